@@ -1,0 +1,42 @@
+/* atomic.h -- the memory orders used in the library, by name. Every use names its partner in a comment.
+ *
+ * hkt_fence_light()/hkt_fence_heavy() are the two halves of one asymmetric fence between processes: the side that runs often pays
+ * nothing (a compiler fence), the side that runs seldom asks the kernel to run a fence on every core (membarrier). Where the
+ * kernel cannot, and under ThreadSanitizer, both are full fences.
+ */
+#ifndef HKT_ATOMIC_H
+#define HKT_ATOMIC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline uint64_t hkt_load_acquire(const _Atomic uint64_t *p)
+{
+    return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)p, memory_order_acquire);
+}
+
+static inline uint64_t hkt_load_relaxed(const _Atomic uint64_t *p)
+{
+    return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)p, memory_order_relaxed);
+}
+
+static inline void hkt_store_release(_Atomic uint64_t *p, uint64_t v)
+{
+    atomic_store_explicit(p, v, memory_order_release);
+}
+
+extern bool hkt_asymmetric; /* membarrier works; set by hkt_fence_init() before any thread waits */
+
+void hkt_fence_init(void);
+void hkt_fence_heavy(void);
+
+static inline void hkt_fence_light(void)
+{
+    if (hkt_asymmetric)
+        atomic_signal_fence(memory_order_seq_cst);
+    else
+        atomic_thread_fence(memory_order_seq_cst);
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* option.h -- every knob there is, as rows of one table: HKT_* environment variables.
+ *
+ * A knob is a row here or it does not exist. hkt-info prints the table, the man page is made from it, and a variable that starts
+ * with HKT_ but is no row gets a warning with the nearest name. Values are read once, at the first call of the library.
+ */
+#ifndef HKT_OPTION_H
+#define HKT_OPTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(NAME, field, kind, default, min, max, unit, sentence). Kinds: INTEGER and BYTES (K, M, G suffixes), SECONDS (double), TEXT (min
+ * and max unused), CHOICE (unit holds the words, separated by '|'; the value is the index). */
+#define HKT_OPTION_LIST(X)                                                                                              \
+    X(LOG, log, CHOICE, "error", 0, 3, "error|warn|info|debug", "How much is written to stderr.")                       \
+    X(TIMEOUT, timeout, SECONDS, "600", 0, 1e9, "seconds",                                                              \
+      "How long a call waits for a silent rank before it names it and fails; 0 waits for ever.")                        \
+    X(INIT_TIMEOUT, init_timeout, SECONDS, "60", 0.1, 1e6, "seconds", "How long making a communicator waits for missing ranks.") \
+    X(SPIN, spin_us, INTEGER, "50", 0, 1000000, "microseconds",                                                         \
+      "How long a wait polls before it sleeps, when every rank has a core of its own.")                                 \
+    X(ALGORITHM, algorithm, TEXT, "", 0, 0, "name or coll:name;...",                                                    \
+      "Runs the named algorithm where it can run, instead of the fastest by the cost model.")                           \
+    X(ISA, isa, TEXT, "", 0, 0, "avx512, avx2 or portable", "Instruction set of the reduction kernels; empty: the best.") \
+    X(STAGING, staging, BYTES, "1M", 65536, 1073741824, "bytes",                                                        \
+      "Staging memory of a rank and communicator, made at first need, for buffers other ranks cannot touch.")           \
+    X(CMA, cma, CHOICE, "on", 0, 1, "off|on", "Lets ranks read each other's plain memory with process_vm_readv where the system allows it.") \
+    X(NONTEMPORAL, nontemporal, BYTES, "0", 0, 1ULL << 62, "bytes",                                                     \
+      "Results of at least this size bypass the cache; 0: computed from the last-level cache.")                         \
+    X(RANK, rank, INTEGER, "-1", -1, 1 << 30, "rank", "This process's rank, set by the launcher.")                      \
+    X(SIZE, size, INTEGER, "-1", -1, 1 << 30, "ranks", "Number of ranks, set by the launcher.")                         \
+    X(ID, id, TEXT, "", 0, 0, "256 hex digits", "The unique id of the job, set by the launcher.")
+
+enum hkt_option_kind { HKT_OPTION_INTEGER, HKT_OPTION_BYTES, HKT_OPTION_SECONDS, HKT_OPTION_TEXT, HKT_OPTION_CHOICE };
+
+typedef int64_t     hkt_value_INTEGER;
+typedef int64_t     hkt_value_CHOICE;
+typedef uint64_t    hkt_value_BYTES;
+typedef double      hkt_value_SECONDS;
+typedef const char *hkt_value_TEXT;
+
+struct hkt_options {
+#define HKT_OPTION_FIELD(NAME, field, kind, ...) hkt_value_##kind field;
+    HKT_OPTION_LIST(HKT_OPTION_FIELD)
+#undef HKT_OPTION_FIELD
+};
+
+struct hkt_option_row {
+    const char          *name; /* "HKT_LOG" */
+    enum hkt_option_kind kind;
+    const char          *initial;
+    double               min, max;
+    const char          *unit, *doc;
+    size_t               offset; /* into struct hkt_options */
+};
+
+extern const struct hkt_option_row hkt_option_table[];
+extern const size_t                hkt_option_count;
+
+/* The values; parses the environment the first time. Never NULL. A value that cannot be read or is out of range gets a warning that
+ * names the range, and the default. Any thread. */
+const struct hkt_options *hkt_options(void);
+
+/* Writes the value in force as text (for hkt-info). */
+void hkt_option_print(const struct hkt_option_row *row, char *text, size_t size);
+
+#endif

@@ -1,0 +1,71 @@
+/* wait.h -- the one way to wait for another rank.
+ *
+ * A wait polls a 64-bit word in shared memory that only grows and that one rank writes. It knows: how long polling is worth it on
+ * this machine (every rank has a core: spin; ranks share cores: yield), the communicator's poison word, the death of peers, the
+ * deadline. After its polling budget it sleeps on the word (futex), so a late rank costs its peers no processor time.
+ *
+ * The writer's half is hkt_publish(): a release store, and a wake-up only when somebody sleeps on that rank.
+ * Who sleeps: `sleepers[writer]`, raised before the last look at the word. Between "raise, look" and "store, look" stands the
+ * asymmetric fence of atomic.h, so that the writer's path has no fence instruction.
+ */
+#ifndef HKT_WAIT_H
+#define HKT_WAIT_H
+
+#include "atomic.h"
+#include "clock.h"
+
+#include <stdbool.h>
+
+/* What a waiter needs to know; one per rank and communicator, filled by its owner. */
+struct hkt_waiter {
+    const _Atomic uint64_t *poison;      /* not 0: the communicator is dead */
+    _Atomic uint32_t      **sleepers;    /* per rank: threads asleep on a word of that rank */
+    bool (*alive)(void *arg, int rank);  /* false: that rank's process has died or left */
+    void    *arg;
+    uint64_t spin_ns;                    /* polling budget when every rank has a core */
+    bool     shared;                     /* ranks share cores: yield instead of spinning */
+    uint64_t timeout_ns;                 /* 0: none */
+};
+
+enum { HKT_WAIT_DEAD = -1, HKT_WAIT_POISON = -2, HKT_WAIT_TIMEOUT = -3 };
+
+/* State of one wait; zero-initialised by its user. */
+struct hkt_backoff {
+    uint64_t since;    /* when it began, ns; 0: not begun */
+    uint64_t polling;  /* when the current polling phase began */
+    uint32_t polls;
+};
+
+/* One turn of waiting for `*word >= value`, a word written by `rank`, after a look has failed: polls, yields, or sleeps at most
+ * max_sleep_ns. 0: look again; or HKT_WAIT_*. rank -1: no rank in particular (never asleep on the word). */
+int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, _Atomic uint64_t *word, uint64_t value, int rank,
+                uint64_t max_sleep_ns);
+
+enum { HKT_SLEEP_NS = 20000000 }; /* a sleeper looks for death, poison and deadline this often */
+
+/* Waits until *word >= value. 0 or HKT_WAIT_*. On 0 everything that `rank` wrote before its hkt_publish() is visible. */
+static inline int hkt_wait(const struct hkt_waiter *w, _Atomic uint64_t *word, uint64_t value, int rank)
+{
+    struct hkt_backoff b = {0};
+
+    while (hkt_load_acquire(word) < value) { /* pairs with the release store in hkt_publish() */
+        const int rc = hkt_backoff(w, &b, word, value, rank, HKT_SLEEP_NS);
+
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+void hkt_wake(_Atomic uint64_t *word);
+
+/* Stores a new value of one of the calling rank's words; `sleepers` is that rank's own. */
+static inline void hkt_publish(_Atomic uint64_t *word, uint64_t value, const _Atomic uint32_t *sleepers)
+{
+    hkt_store_release(word, value); /* pairs with the acquire load in hkt_wait() */
+    hkt_fence_light();              /* pairs with hkt_fence_heavy() in hkt_backoff() */
+    if (__builtin_expect(atomic_load_explicit((_Atomic uint32_t *)(uintptr_t)sleepers, memory_order_relaxed) != 0, 0))
+        hkt_wake(word);
+}
+
+#endif
