@@ -1,0 +1,217 @@
+/* comm.c -- making a communicator from a unique id, and its end.
+ *
+ * Three all-gathers: addresses of the processes (who are you), introductions (can you go on, where is the segment, what cores have you), and a last
+ * one that says everybody is in. A rank that fails says so in its introduction, so all fail with its sentence.
+ */
+#include "face/comm.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/option.h"
+#include "face/group.h"
+#include "face/library.h"
+#include "setup/bootstrap.h"
+
+#include <stdio.h>
+
+struct plan_to_join {
+    struct hkt_end *end;
+    hkt_unique_id_t id;
+    hkt_config_t    config;
+    char            name[HKT_COMM_NAME];
+    int             rank, size;
+};
+
+/* The processes behind all ranks. On failure none is kept. */
+static int meet(struct hkt_bootstrap *b, int size, struct hkt_process **process)
+{
+    struct hkt_process_address own, *all = hkt_alloc((size_t)size * sizeof(*all));
+    int                        rc;
+
+    if (!all)
+        return HKT_ERR_MEMORY;
+    hkt_process_address(&own);
+    rc = hkt_bootstrap_all_gather(b, &own, sizeof(own), all);
+    if (!rc)
+        rc = hkt_process_attach(process, all, size);
+    hkt_free(all);
+    return rc;
+}
+
+/* Exchanges introductions; the first failure of any rank is everybody's. */
+static int introduce_all(struct hkt_bootstrap *b, const struct hkt_introduction *me, struct hkt_introduction *all, int size)
+{
+    HKT_TRY(hkt_bootstrap_all_gather(b, me, sizeof(*me), all));
+    for (int r = 0; r < size; r++)
+        if (all[r].code)
+            return hkt_fail(all[r].code, "rank %d could not join: %s", r, all[r].sentence);
+    return 0;
+}
+
+static int join_steps(struct plan_to_join *j, struct hkt_bootstrap *b, struct hkt_process **process, struct hkt_introduction *all,
+                      struct hkt_communicator **out)
+{
+    struct hkt_communicator *c = NULL;
+    struct hkt_segment      *segment = NULL;
+    struct hkt_introduction  me;
+    int                      rc;
+
+    HKT_TRY(meet(b, j->size, process));
+    rc = hkt_communicator_create(&c, j->rank, j->size, process, &j->config);
+    if (!rc && j->rank == 0)
+        rc = hkt_communicator_segment(c, &segment);
+    hkt_introduce(&me, c, rc);
+    if (segment)
+        me.segment = segment->id;
+    rc = introduce_all(b, &me, all, j->size);
+    if (!rc) {
+        rc = hkt_communicator_attach(c, all[0].segment);
+        if (!rc)
+            hkt_communicator_settle(c, all);
+        hkt_introduce(&me, c, rc);
+        rc = introduce_all(b, &me, all, j->size);
+    }
+    hkt_segment_free(segment); /* everybody has a mapping of its own */
+    if (rc)
+        hkt_communicator_free(c);
+    else
+        *out = c;
+    return rc;
+}
+
+static int join(struct plan_to_join *j, struct hkt_communicator **c)
+{
+    struct hkt_process      *self;
+    struct hkt_bootstrap    *b       = NULL;
+    struct hkt_process     **process = hkt_alloc((size_t)j->size * sizeof(struct hkt_process *));
+    struct hkt_introduction *all     = hkt_alloc((size_t)j->size * sizeof(*all));
+    int                      rc      = process && all ? 0 : HKT_ERR_MEMORY, opened;
+
+    if (!rc)
+        rc = hkt_process_self(&self);
+    if (rc == HKT_ERR_USAGE) { /* after fork: nobody waits for this process */
+        hkt_free(all);
+        hkt_free(process);
+        return rc;
+    }
+    /* A rank that cannot go on still comes, to tell the others. */
+    opened = hkt_bootstrap_open(&b, &j->id, j->size, j->rank, hkt_options()->init_timeout);
+    rc     = rc ? rc : opened;
+    if (!rc)
+        rc = join_steps(j, b, process, all, c);
+    if (rc && !opened)
+        hkt_bootstrap_fail(b, rc);
+    hkt_bootstrap_close(b);
+    hkt_free(all);
+    hkt_free(process);
+    return rc;
+}
+
+static void finish_join(struct plan_to_join *j)
+{
+    struct hkt_communicator *c  = NULL;
+    const int                rc = join(j, &c);
+
+    if (rc)
+        snprintf(j->end->sentence, sizeof(j->end->sentence), "%s", hkt_last_error());
+    j->end->comm = c;
+    atomic_store_explicit(&j->end->state, rc, memory_order_release); /* pairs with hkt_enter() */
+}
+
+static void *join_thread(void *arg)
+{
+    finish_join(arg);
+    hkt_free(arg);
+    return NULL;
+}
+
+static int check_join(hkt_comm_t **comm, int size, const hkt_unique_id_t *id, int rank)
+{
+    if (!comm || !id)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_comm_init: %s is NULL", comm ? "id" : "comm");
+    if (size < 1 || rank < 0 || rank >= size)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_comm_init: rank %d of %d; ranks go from 0 to size - 1", rank, size);
+    if (hkt_group_active())
+        return hkt_fail(HKT_ERR_USAGE, "hkt_comm_init inside hkt_group_begin/end; make communicators outside groups");
+    return 0;
+}
+
+/* Joins now, or leaves it to a thread. The join belongs to whoever runs it. */
+static int start_join(struct plan_to_join *j)
+{
+    int rc;
+
+    if (j->config.blocking) {
+        finish_join(j);
+        rc = atomic_load(&j->end->state);
+        hkt_free(j);
+        return rc;
+    }
+    j->end->has_maker = true;
+    if (!hkt_alloc_check() && !pthread_create(&j->end->maker, NULL, join_thread, j))
+        return HKT_IN_PROGRESS;
+    j->end->has_maker = false;
+    hkt_free(j);
+    return hkt_fail(HKT_ERR_SYSTEM, "cannot start the thread that makes the communicator; is the limit on processes (ulimit -u) reached?");
+}
+
+int hkt_comm_init(hkt_comm_t **comm, int size, const hkt_unique_id_t *id, int rank, const hkt_config_t *config)
+{
+    struct plan_to_join *j;
+    struct hkt_end      *end;
+    hkt_comm_t          *handle;
+    int                  rc;
+
+    hkt_library_start();
+    HKT_TRY(check_join(comm, size, id, rank));
+    j = hkt_alloc(sizeof(*j));
+    if (!j)
+        return HKT_ERR_MEMORY;
+    rc = hkt_config_read(&j->config, config, NULL);
+    if (!rc)
+        rc = hkt_end_create(&end, &handle);
+    if (rc) {
+        hkt_free(j);
+        return rc;
+    }
+    j->end  = end;
+    j->id   = *id;
+    j->rank = rank;
+    j->size = size;
+    if (j->config.name) {
+        snprintf(j->name, sizeof(j->name), "%s", j->config.name);
+        j->config.name = j->name;
+    }
+    rc = start_join(j);
+    if (rc < 0) {
+        hkt_end_close(end, handle, 0);
+        hkt_end_free(end);
+    } else
+        *comm = handle;
+    return rc;
+}
+
+int hkt_comm_init_env(hkt_comm_t **comm, const hkt_config_t *config)
+{
+    const struct hkt_options *o = hkt_options();
+    hkt_unique_id_t           id;
+
+    hkt_library_start();
+    if (o->rank < 0 && o->size < 0) {
+        HKT_TRY(hkt_bootstrap_unique_id(&id));
+        return hkt_comm_init(comm, 1, &id, 0, config);
+    }
+    if (o->rank < 0 || o->size < 0 || !o->id[0])
+        return hkt_fail(HKT_ERR_ARGUMENT, "HKT_RANK=%lld HKT_SIZE=%lld HKT_ID=%s: all three are needed; start the program with hkt-run",
+                        (long long)o->rank, (long long)o->size, o->id[0] ? "(set)" : "(not set)");
+    HKT_TRY(hkt_bootstrap_id_parse(&id, o->id));
+    return hkt_comm_init(comm, (int)o->size, &id, (int)o->rank, config);
+}
+
+int hkt_unique_id(hkt_unique_id_t *id)
+{
+    hkt_library_start();
+    if (!id)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_unique_id: id is NULL");
+    return hkt_bootstrap_unique_id(id);
+}

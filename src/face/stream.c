@@ -1,0 +1,246 @@
+/* stream.c -- streams and events: a ring of items and one thread per stream that takes them in order.
+ *
+ * The thread sleeps when there is nothing to do, and in a call it leaves the core to the program soon (comm->background), so that work on a
+ * stream goes on beside a computing caller without taking its time. The ring is allocated once; an item is a call, a bundle of
+ * calls, or an event. The caller waits when it is a full ring ahead.
+ */
+#include "face/stream.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "face/library.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ITEMS = 256 };
+
+struct hkt_event {
+    _Atomic uint64_t recorded; /* by the recording thread: number of the last record */
+    _Atomic uint64_t reached;  /* by the stream: number of the last record it has come to */
+    _Atomic uint32_t sleepers;
+};
+
+enum item_kind { CALL, BUNDLE, RECORD, WAIT, STOP };
+
+struct item {
+    enum item_kind      kind;
+    struct hkt_pending  call;
+    struct hkt_pending *bundle;
+    size_t              n;
+    hkt_event_t        *event;
+    uint64_t            value;
+};
+
+struct hkt_stream {
+    struct item      item[ITEMS];
+    _Atomic uint64_t posted; /* items, by the caller (under `post`) */
+    _Atomic uint64_t done;   /* items, by the stream's thread */
+    _Atomic uint32_t posted_sleepers, done_sleepers;
+    _Atomic int      error;  /* the first since the last synchronize */
+    char             sentence[HKT_SENTENCE];
+    pthread_mutex_t  post;
+    pthread_t        thread;
+};
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+static int run_item(struct item *it)
+{
+    int rc = 0;
+
+    switch (it->kind) {
+    case CALL:
+        return hkt_run_alone(&it->call, true);
+    case BUNDLE:
+        rc = hkt_run_together(it->bundle, it->n, true);
+        hkt_free(it->bundle);
+        return rc;
+    case RECORD:
+        hkt_publish(&it->event->reached, it->value, &it->event->sleepers);
+        return 0;
+    case WAIT:
+        hkt_local_wait(&it->event->reached, it->value, &it->event->sleepers);
+        return 0;
+    case STOP:
+        return 0;
+    }
+    return 0;
+}
+
+static void *work(void *arg)
+{
+    struct hkt_stream *s = arg;
+
+    for (uint64_t k = 0;; k++) {
+        struct item   *it = &s->item[k % ITEMS];
+        enum item_kind kind;
+        int            rc;
+
+        hkt_local_wait(&s->posted, k + 1, &s->posted_sleepers);
+        kind = it->kind;
+        rc   = run_item(it);
+        if (rc && !atomic_load(&s->error)) {
+            snprintf(s->sentence, sizeof(s->sentence), "%s", hkt_last_error());
+            atomic_store_explicit(&s->error, rc, memory_order_release); /* pairs with hkt_stream_synchronize() */
+        }
+        hkt_publish(&s->done, k + 1, &s->done_sleepers);
+        if (kind == STOP)
+            return NULL;
+    }
+}
+
+/* The next free item, with s->post held. */
+static struct item *next_item(struct hkt_stream *s)
+{
+    const uint64_t k = hkt_load_relaxed(&s->posted);
+
+    if (k >= ITEMS)
+        hkt_local_wait(&s->done, k - ITEMS + 1, &s->done_sleepers);
+    return &s->item[k % ITEMS];
+}
+
+static void post(struct hkt_stream *s, const struct item *it)
+{
+    pthread_mutex_lock(&s->post);
+    *next_item(s) = *it;
+    hkt_publish(&s->posted, hkt_load_relaxed(&s->posted) + 1, &s->posted_sleepers);
+    pthread_mutex_unlock(&s->post);
+}
+
+int hkt_stream_calls(hkt_stream_t *stream, const struct hkt_pending *calls, size_t n)
+{
+    struct item it = {.kind = CALL, .call = *calls, .n = n};
+
+    if (n > 1) {
+        it.kind   = BUNDLE;
+        it.bundle = hkt_alloc(n * sizeof(*calls));
+        if (!it.bundle) { /* their turns must pass all the same */
+            for (size_t i = 0; i < n; i++) {
+                struct hkt_pending p = calls[i];
+
+                hkt_turn_wait(p.end, p.ticket);
+                hkt_turn_pass(p.end, 1);
+                hkt_call_release(&p.call);
+            }
+            return HKT_ERR_MEMORY;
+        }
+        memcpy(it.bundle, calls, n * sizeof(*calls));
+    }
+    post(stream, &it);
+    return HKT_OK;
+}
+
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
+
+int hkt_stream_create(hkt_stream_t **stream)
+{
+    struct hkt_stream *s;
+    sigset_t           all, before;
+    int                rc;
+
+    hkt_library_start();
+    if (!stream)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_create: stream is NULL");
+    s = hkt_alloc(sizeof(*s));
+    if (!s)
+        return HKT_ERR_MEMORY;
+    pthread_mutex_init(&s->post, NULL);
+    sigfillset(&all); /* signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = hkt_alloc_check() ? -1 : pthread_create(&s->thread, NULL, work, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc) {
+        hkt_free(s);
+        return hkt_fail(HKT_ERR_SYSTEM, "cannot start the stream's thread; is the limit on processes (ulimit -u) reached?");
+    }
+    *stream = s;
+    return HKT_OK;
+}
+
+int hkt_stream_destroy(hkt_stream_t *s)
+{
+    if (!s)
+        return HKT_OK;
+    post(s, &(struct item){.kind = STOP});
+    pthread_join(s->thread, NULL);
+    pthread_mutex_destroy(&s->post);
+    hkt_free(s);
+    return HKT_OK;
+}
+
+int hkt_stream_synchronize(hkt_stream_t *s)
+{
+    int rc;
+
+    if (!s)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_synchronize: stream is NULL");
+    hkt_local_wait(&s->done, hkt_load_acquire(&s->posted), &s->done_sleepers);
+    rc = atomic_load_explicit(&s->error, memory_order_acquire); /* pairs with the release store in work() */
+    if (!rc)
+        return HKT_OK;
+    hkt_fail_quiet(rc, s->sentence);
+    atomic_store(&s->error, 0);
+    return rc;
+}
+
+int hkt_stream_query(hkt_stream_t *s)
+{
+    if (!s)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_query: stream is NULL");
+    return hkt_load_acquire(&s->done) >= hkt_load_acquire(&s->posted) ? HKT_OK : HKT_IN_PROGRESS;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+int hkt_event_create(hkt_event_t **event)
+{
+    hkt_event_t *e;
+
+    hkt_library_start();
+    if (!event)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_event_create: event is NULL");
+    e = hkt_alloc(sizeof(*e));
+    if (!e)
+        return HKT_ERR_MEMORY;
+    *event = e;
+    return HKT_OK;
+}
+
+int hkt_event_destroy(hkt_event_t *event)
+{
+    hkt_free(event);
+    return HKT_OK;
+}
+
+int hkt_event_record(hkt_event_t *event, hkt_stream_t *stream)
+{
+    if (!event || !stream)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_event_record: %s is NULL", event ? "stream" : "event");
+    post(stream, &(struct item){.kind = RECORD, .event = event, .value = atomic_fetch_add(&event->recorded, 1) + 1});
+    return HKT_OK;
+}
+
+int hkt_event_synchronize(hkt_event_t *event)
+{
+    if (!event)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_event_synchronize: event is NULL");
+    hkt_local_wait(&event->reached, hkt_load_acquire(&event->recorded), &event->sleepers);
+    return HKT_OK;
+}
+
+int hkt_event_query(hkt_event_t *event)
+{
+    if (!event)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_event_query: event is NULL");
+    return hkt_load_acquire(&event->reached) >= hkt_load_acquire(&event->recorded) ? HKT_OK : HKT_IN_PROGRESS;
+}
+
+int hkt_stream_wait_event(hkt_stream_t *stream, hkt_event_t *event)
+{
+    if (!event || !stream)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_wait_event: %s is NULL", event ? "stream" : "event");
+    post(stream, &(struct item){.kind = WAIT, .event = event, .value = hkt_load_acquire(&event->recorded)});
+    return HKT_OK;
+}

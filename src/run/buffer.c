@@ -1,0 +1,129 @@
+/* buffer.c -- which segment a pointer is in, remembered; staging memory, made at first need. See buffer.h.
+ *
+ * Staging memory of a peer is mapped a second time for this communicator: the peer may destroy its end, and its segment with it, while this
+ * rank still reads there.
+ */
+#include "run/buffer.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+void *hkt_buffer_remap(void *ptr, size_t size)
+{
+    /* An old size of 0 leaves the old mapping of shared pages alone and makes another one. */
+    void *p = mremap(ptr, 0, size, MREMAP_MAYMOVE);
+
+    if (p != MAP_FAILED)
+        return p;
+    hkt_fail(HKT_ERR_SYSTEM, "cannot map %zu bytes of shared memory a second time: %s", size, strerror(errno));
+    return NULL;
+}
+
+/* Asks the segment table, and shares the segment with the processes of all ranks. */
+static void look_up(struct hkt_communicator *c, const void *ptr, struct hkt_found *f)
+{
+    struct hkt_process *process[64];
+    int                 n = 0;
+
+    f->generation = hkt_segment_generation();
+    f->segment    = hkt_segment_find(ptr);
+    f->begin      = f->segment ? f->segment->base : ptr;
+    f->end        = f->segment ? f->segment->base + f->segment->size : (const char *)ptr + 1;
+    f->shared     = f->segment != NULL;
+    for (int r = 0; r < c->size && f->shared; r++) {
+        if (!c->peer[r].process->self)
+            process[n++] = c->peer[r].process;
+        if (n == 64 || (n && r == c->size - 1)) {
+            f->shared = hkt_segment_share(f->segment, process, n) == 0; /* else it is plain memory to the others */
+            n         = 0;
+        }
+    }
+}
+
+static const struct hkt_found *find(struct hkt_communicator *c, const void *ptr)
+{
+    const uint64_t    now  = hkt_segment_generation();
+    struct hkt_found *slot = &c->found[0];
+
+    for (int i = 0; i < HKT_FOUND; i++) {
+        struct hkt_found *f = &c->found[i];
+
+        if (f->generation == now && (const char *)ptr >= f->begin && (const char *)ptr < f->end)
+            return f;
+        if (f->generation != now || f->used < slot->used)
+            slot = f;
+    }
+    look_up(c, ptr, slot);
+    slot->used = c->number;
+    return slot;
+}
+
+enum hkt_reach hkt_buffer_locate(struct hkt_communicator *c, const void *ptr, size_t bytes, struct hkt_location *at)
+{
+    const struct hkt_found *f;
+
+    *at = (struct hkt_location){.address = (uintptr_t)ptr};
+    if (!bytes || c->one_process)
+        return HKT_REACH_MAP;
+    f = find(c, ptr);
+    if (f->segment && f->shared && (const char *)ptr + bytes <= f->end) {
+        at->segment = f->segment->id;
+        at->offset  = (uint64_t)((const char *)ptr - f->begin);
+        return HKT_REACH_MAP;
+    }
+    return c->read_ok ? HKT_REACH_READ : HKT_REACH_STAGE;
+}
+
+int hkt_buffer_stage(struct hkt_communicator *c, size_t bytes)
+{
+    struct hkt_cell    *cell = c->peer[c->rank].cell;
+    struct hkt_segment *old  = c->staging_segment, *made;
+
+    if (old && old->size >= bytes)
+        return 0;
+    HKT_TRY(hkt_segment_create(&made, bytes, "staging"));
+    for (int r = 0; r < c->size; r++)
+        if (hkt_segment_share(made, &c->peer[r].process, 1)) {
+            hkt_segment_free(made);
+            return HKT_ERR_SYSTEM;
+        }
+    c->staging_segment           = made;
+    c->peer[c->rank].staging     = made->base;
+    c->peer[c->rank].staging_size = made->size;
+    hkt_publish(&cell->staging, (uint64_t)(made->size >> 12) << 32 | made->id, &cell->sleepers);
+    hkt_segment_free(old);
+    return 0;
+}
+
+int hkt_buffer_staging_of(struct hkt_communicator *c, int r, size_t bytes)
+{
+    struct hkt_peer *peer = &c->peer[r];
+    uint64_t         word;
+    char            *there;
+
+    if (peer->staging_size >= bytes)
+        return 0;
+    word  = hkt_load_acquire(&peer->cell->staging); /* pairs with hkt_publish() in hkt_buffer_stage() */
+    there = hkt_segment_peer(peer->process, (uint32_t)word);
+    if (!there)
+        return hkt_fail(HKT_ERR_INTERNAL, "staging memory of rank %d is not mapped", r);
+    there = hkt_buffer_remap(there, (size_t)(word >> 32) << 12);
+    if (!there)
+        return HKT_ERR_SYSTEM;
+    if (peer->staging)
+        munmap(peer->staging, peer->staging_size);
+    peer->staging      = there;
+    peer->staging_size = (size_t)(word >> 32) << 12;
+    return 0;
+}
+
+void hkt_buffer_release(struct hkt_communicator *c)
+{
+    for (int r = 0; r < c->size; r++)
+        if (r != c->rank && c->peer[r].staging)
+            munmap(c->peer[r].staging, c->peer[r].staging_size);
+    hkt_segment_free(c->staging_segment);
+}

@@ -1,0 +1,65 @@
+/* call.h -- one collective or message as the user asked for it, checked; and what each collective does with its buffers.
+ *
+ * Everything that differs between collectives and is not an algorithm stands in one table, hkt_collective[]: who has which
+ * buffer, of how many blocks, and where in-place puts IN on OUT. Argument checks, the flat algorithm, plans and the engine read it.
+ */
+#ifndef HKT_CALL_H
+#define HKT_CALL_H
+
+#include "language/algorithm.h"
+
+#include "hocket.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct hkt_call {
+    enum hkt_coll coll;
+    hkt_type_t    type;
+    hkt_op_t      op;    /* HKT_SUM where there is none; HKT_PREMUL_SUM for every handle */
+    int           root;  /* or the peer of a message; 0 where there is none */
+    const void   *send;
+    void         *recv;
+    size_t        count; /* elements of one block; of the largest in a v-form */
+    double        scale; /* of a premultiplied sum */
+
+    /* v-forms: counts and displacements of the blocks of IN and of OUT, n each, owned by the call; NULL: plain. */
+    size_t *in_counts, *in_displs, *out_counts, *out_displs;
+    size_t *arrays; /* the one allocation behind them */
+};
+
+/* How a buffer is made up. */
+enum hkt_extent { HKT_NOTHING, HKT_BLOCK /* the rank's own */, HKT_BLOCKS /* one per rank */ };
+
+struct hkt_collective {
+    bool            reduces, rooted, vector; /* vector: one block that schedules cut into chunks for ranks */
+    enum hkt_extent in, out;                 /* of a rank that has them */
+    bool            in_root_only, out_root_only;
+    enum hkt_extent flat_deposit; /* what a rank shows to the others in the flat algorithm (its IN) */
+};
+
+extern const struct hkt_collective hkt_collective[HKT_COLLS];
+
+static inline bool hkt_has_in(const struct hkt_call *c, int rank)
+{
+    return hkt_collective[c->coll].in != HKT_NOTHING && (!hkt_collective[c->coll].in_root_only || rank == c->root);
+}
+
+static inline bool hkt_has_out(const struct hkt_call *c, int rank)
+{
+    return hkt_collective[c->coll].out != HKT_NOTHING && (!hkt_collective[c->coll].out_root_only || rank == c->root);
+}
+
+/* Elements in IN (out = false) or OUT of `rank`, from the start of the buffer to its last block's end. */
+size_t hkt_call_extent(const struct hkt_call *c, bool out, int rank, int size);
+
+/* Elements that all ranks together read and write at the least. */
+size_t hkt_call_traffic(const struct hkt_call *c, int size);
+
+/* "all_reduce of 1024 float32, sum" -- for sentences. */
+void hkt_call_print(const struct hkt_call *c, char *text, size_t size);
+
+void hkt_call_release(struct hkt_call *c); /* frees its arrays */
+
+#endif

@@ -1,0 +1,128 @@
+/* communicator.h -- one rank's end of a communicator, as the engine sees it. Made and destroyed in face/comm.c.
+ *
+ * One thread at a time runs operations on it (face/ sees to that); other threads only kill it or read its shared part.
+ */
+#ifndef HKT_COMMUNICATOR_H
+#define HKT_COMMUNICATOR_H
+
+#include "base/wait.h"
+#include "run/call.h"
+#include "run/shared.h"
+#include "run/transport.h"
+#include "setup/segment.h"
+
+struct hkt_plan;
+
+/* Where a rank's memory is, from here. */
+struct hkt_peer {
+    struct hkt_process         *process;
+    const struct hkt_transport *transport;
+    struct hkt_cell            *cell;
+    unsigned char              *eager;
+    char                       *staging; /* own mapping of its staging memory, once that was needed */
+    size_t                      staging_size;
+};
+
+/* A buffer that was found in a segment lately; valid while the generation stands. */
+struct hkt_found {
+    uint64_t            generation;
+    struct hkt_segment *segment; /* NULL: plain memory */
+    const char         *begin, *end; /* addresses that this answer covers */
+    bool                shared;  /* all peers have it mapped */
+    uint64_t            used;    /* operation that looked it up */
+};
+
+/* The plan for calls of one kind, root, reach and magnitude (bits of the byte count). */
+struct hkt_choice {
+    uint8_t                coll, reach, magnitude;
+    bool                   owns;
+    int                    root;
+    const struct hkt_plan *plan;
+};
+
+enum { HKT_COMM_NAME = 32, HKT_PREMULS = 64, HKT_FOUND = 4 };
+
+struct hkt_communicator {
+    int         rank, size;
+    char        name[HKT_COMM_NAME];
+    hkt_order_t order;
+    double      timeout_s;
+
+    struct hkt_shared       *shared; /* own mapping of the segment */
+    struct hkt_shared_layout layout;
+    struct hkt_peer         *peer; /* size */
+    struct hkt_waiter        waiter, background; /* of a caller; of a stream's thread, which leaves the core to the caller soon */
+    _Atomic uint32_t       **sleepers; /* size; of the cells */
+    bool                     one_process, read_ok; /* all ranks in this process; every pair can read each other's plain memory */
+
+    uint64_t number;  /* of the last operation begun */
+    uint64_t entered; /* every rank has entered this operation */
+
+    struct hkt_choice *choice; /* plans made so far, see tune.h */
+    uint32_t           choices;
+
+    /* Scratch of the operation that runs: pointers per rank, sources and destinations of a kernel call (2 * size + 2 each). */
+    char       **in, **out;            /* buffers of each rank; addresses there when not mapped */
+    bool        *in_mapped, *out_mapped;
+    const void **src;
+    void       **dst;
+    double      *scales, *scale; /* per rank; per source of a kernel call */
+    char        *scratch;        /* copies of what cannot be pointed at */
+    size_t       scratch_size;
+
+    struct hkt_segment *staging_segment; /* mine */
+    struct hkt_found    found[HKT_FOUND];
+    uint64_t           *sent, *received; /* messages to and from each rank */
+    uint64_t           *pushed, *pulled; /* slices of large messages, likewise */
+    size_t              nontemporal;     /* results of at least this many bytes bypass the cache */
+
+    double  premul[HKT_PREMULS];
+    uint64_t premul_used; /* bit per entry */
+};
+
+/* ---- death of a communicator ---- */
+
+/* Kills it for all its ranks: the first caller's sentence stands. Returns the code that stands, with its sentence as last error. Any
+ * thread. */
+int hkt_communicator_kill(struct hkt_communicator *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* HKT_OK, or the code it died of. hkt_communicator_dead() also makes its sentence the last error. Any thread. */
+int hkt_communicator_state(const struct hkt_communicator *c);
+int hkt_communicator_dead(const struct hkt_communicator *c);
+
+/* Turns HKT_WAIT_* of a wait for `rank` in operation `number`, which is `what`, into the communicator's death and the code. */
+int hkt_communicator_lost(struct hkt_communicator *c, int why, int rank, const char *what, uint64_t number);
+
+/* "rank 2 (host, pid 4711)". */
+const char *hkt_communicator_who(const struct hkt_communicator *c, int rank, char *text, size_t size);
+
+/* The report of hkt_comm_report(). */
+void hkt_communicator_report(const struct hkt_communicator *c, char *text, size_t size);
+
+/* ---- signatures ---- */
+struct hkt_signature hkt_signature_make(const struct hkt_call *call, int size);
+
+static inline bool hkt_signature_equal(const struct hkt_signature *a, const struct hkt_signature *b)
+{
+    return a->count == b->count && a->what == b->what && a->root == b->root;
+}
+
+/* Lines of other ranks did not match mine in operation `number`: writes the sentence with both sides, and decides whether the call or
+ * the communicator is dead (docs/failures.md). Returns HKT_ERR_MISMATCH. */
+int hkt_communicator_mismatch(struct hkt_communicator *c, const struct hkt_call *call, uint64_t number, int other);
+
+/* ---- lines ---- */
+static inline struct hkt_line *hkt_line_of(const struct hkt_communicator *c, int rank, uint64_t number)
+{
+    return &c->peer[rank].cell->line[number % HKT_LINES];
+}
+
+static inline bool hkt_peer_alive(void *arg, int rank)
+{
+    const struct hkt_communicator *c = arg;
+
+    return hkt_process_alive(c->peer[rank].process) &&
+           !atomic_load_explicit(&c->peer[rank].cell->left, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,276 @@
+/* execute_host.c -- the engine for host memory. Walks the bound steps of the plan, slice by slice: wait for what the step waits for, find the
+ * pointers, one kernel call, publish. What cannot be pointed at (a peer's plain memory) is read into scratch, block by block.
+ *
+ * progress of a rank in operation k, after d steps of slice s: k << HKT_STEP_BITS | s * steps + d.
+ */
+#include "run/execute_host.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "language/dtype.h"
+#include "language/part.h"
+#include "run/scheduled.h"
+#include "setup/machine.h"
+
+#include <string.h>
+
+enum { BLOCK_LEAST = 16384 };
+
+/* A stretch of a buffer, elements. */
+struct range {
+    size_t begin, length;
+};
+
+/* Block `b` of IN or OUT of rank r; for a buffer of one block, b is ignored. */
+static struct range block_range(const struct hkt_operation *op, uint32_t r, bool out, size_t b)
+{
+    const struct hkt_call *call   = op->call;
+    const enum hkt_extent  kind   = out ? hkt_collective[call->coll].out : hkt_collective[call->coll].in;
+    const size_t          *counts = out ? call->out_counts : call->in_counts;
+    const size_t          *displs = out ? call->out_displs : call->in_displs;
+
+    if (!call->arrays)
+        return (struct range){kind == HKT_BLOCK ? 0 : b * call->count, call->count};
+    if (call->coll == HKT_COLL_ALL_TO_ALL) {
+        const struct hkt_table_row *row = &hkt_scheduled_table(op, (int)r)[b];
+
+        return out ? (struct range){row->out_displ, row->out_count} : (struct range){row->in_displ, row->in_count};
+    }
+    if (kind == HKT_BLOCK)
+        return (struct range){0, counts[r]};
+    return (struct range){displs[b], counts[b]};
+}
+
+/* The part of chunk `id` that belongs to the current slice. */
+static struct range chunk_range(const struct hkt_operation *op, uint32_t r, bool out, uint32_t id)
+{
+    const enum hkt_extent kind   = out ? hkt_collective[op->call->coll].out : hkt_collective[op->call->coll].in;
+    const uint32_t        chunks = op->plan->chunks, piece = kind == HKT_BLOCKS ? id % chunks : id;
+    const struct range    block = block_range(op, r, out, kind == HKT_BLOCKS ? id / chunks : 0);
+    const size_t          begin = hkt_part_begin(block.length, chunks, piece), end = hkt_part_begin(block.length, chunks, piece + 1);
+    const size_t          skip = (size_t)op->slice * op->slice_elements, left = end - begin > skip ? end - begin - skip : 0;
+
+    return (struct range){block.begin + begin + skip, left < op->slice_elements ? left : op->slice_elements};
+}
+
+static char *pointer(const struct hkt_operation *op, const struct hkt_bound *o)
+{
+    const struct hkt_communicator *c = op->comm;
+
+    switch (o->home) {
+    case HKT_HOME_IN:
+        return c->in[o->rank] + chunk_range(op, o->rank, false, o->id).begin * op->element;
+    case HKT_HOME_OUT:
+        return c->out[o->rank] + chunk_range(op, o->rank, true, o->id).begin * op->element;
+    default:
+        return c->peer[o->rank].staging + ((op->slice & 1) * (size_t)op->plan->slots + o->id) * op->slot_bytes;
+    }
+}
+
+/* Plain memory of a peer, which no pointer reaches. */
+static bool must_read(const struct hkt_operation *op, const struct hkt_bound *o)
+{
+    return o->copy && !(o->home == HKT_HOME_IN ? op->comm->in_mapped : op->comm->out_mapped)[o->rank];
+}
+
+static int read_peer(const struct hkt_operation *op, uint32_t r, void *to, const char *from, size_t size)
+{
+    const struct hkt_peer *peer = &op->comm->peer[r];
+
+    return peer->transport->read(peer->process, to, (uint64_t)(uintptr_t)from, size);
+}
+
+/* ---- one step ---------------------------------------------------------------------------------------------------- */
+
+struct job {
+    struct hkt_operation        *op;
+    const struct hkt_bound_step *st;
+    const struct hkt_bound      *src, *dst;
+    size_t                       count; /* elements */
+    size_t                       in_size, out_size;
+};
+
+static int grow_scratch(struct hkt_communicator *c, size_t size)
+{
+    if (c->scratch_size >= size)
+        return 0;
+    hkt_free(c->scratch);
+    c->scratch      = hkt_alloc_aligned(size, 4096);
+    c->scratch_size = c->scratch ? size : 0;
+    return c->scratch ? 0 : HKT_ERR_MEMORY;
+}
+
+/* One source and the same form on both sides: bytes. */
+static int copy_step(const struct job *j)
+{
+    struct hkt_communicator *c     = j->op->comm;
+    const size_t             bytes = j->count * j->in_size;
+    const void              *from  = c->src[0];
+    uint32_t                 n     = 0;
+
+    if (must_read(j->op, j->src)) {
+        HKT_TRY(read_peer(j->op, j->src->rank, c->dst[0], from, bytes));
+        from = c->dst[0];
+    }
+    for (uint32_t i = 0; i < j->st->ndst; i++)
+        if (c->dst[i] != from)
+            c->dst[n++] = c->dst[i];
+    if (n)
+        hkt_copy_bytes(c->dst, n, from, bytes, j->op->stream);
+    return 0;
+}
+
+static void kernel(const struct job *j, size_t count)
+{
+    struct hkt_operation    *op = j->op;
+    struct hkt_communicator *c  = op->comm;
+    struct hkt_reduce        r  = {.src     = c->src,
+                                   .dst     = c->dst,
+                                   .count   = count,
+                                   .nsrc    = j->st->nsrc,
+                                   .ndst    = j->st->ndst,
+                                   .divisor = (uint32_t)c->size,
+                                   .in      = j->st->in,
+                                   .out     = j->st->out,
+                                   .stream  = op->stream};
+
+    if (op->call->op == HKT_PREMUL_SUM && j->st->in == HKT_RAW) {
+        for (int i = 0; i < j->st->nsrc; i++)
+            c->scale[i] = c->scales[j->src[i].rank];
+        r.scale = c->scale;
+    }
+    for (int i = 0; op->stream && i < j->st->ndst; i++)
+        for (int s = 0; s < j->st->nsrc; s++)
+            r.stream &= c->dst[i] != c->src[s]; /* in place its lines are in the cache already */
+    hkt_reduce_kernel(op->call->type, op->call->op)(&r);
+}
+
+/* Makes source i of a block usable: copies what cannot be pointed at, widens what is raw among partials. */
+static int fetch(const struct job *j, int i, size_t at, size_t count, char *scratch)
+{
+    struct hkt_operation    *op   = j->op;
+    struct hkt_communicator *c    = op->comm;
+    const bool               raw  = j->st->mixed && (j->st->raw >> i & 1);
+    const size_t             size = raw || j->st->in != HKT_PARTIAL ? op->element : op->wide;
+    const char              *from = (const char *)c->src[i] + at * size;
+
+    if (must_read(op, &j->src[i])) {
+        HKT_TRY(read_peer(op, j->src[i].rank, scratch, from, count * size));
+        from = scratch;
+        scratch += (count * size + 63) & ~(size_t)63;
+    }
+    if (raw) {
+        const void             *src = from;
+        void                   *dst = scratch;
+        const struct hkt_reduce r   = {.src = &src, .dst = &dst, .scale = &c->scales[j->src[i].rank], .count = count, .nsrc = 1,
+                                       .ndst = 1, .divisor = (uint32_t)c->size, .in = HKT_RAW, .out = HKT_PARTIAL};
+
+        hkt_reduce_kernel(op->call->type, op->call->op)(&r);
+        from = scratch;
+    }
+    c->src[i] = from;
+    return 0;
+}
+
+/* A step with sources that need fetching, in blocks that stay in the core's cache. */
+static int reduce_blocks(const struct job *j)
+{
+    struct hkt_communicator *c    = j->op->comm;
+    const size_t             each = j->in_size + (j->st->mixed ? j->op->element : 0);
+    const size_t             room = hkt_machine_core_cache() / 2 / (j->st->nsrc + 1u);
+    const size_t             block = (room < BLOCK_LEAST ? BLOCK_LEAST : room) / each / HKT_PART_ALIGN * HKT_PART_ALIGN;
+    const size_t             lane = (block * each + 2 * 64 + 4095) & ~(size_t)4095;
+    const void             **src  = c->src + c->size + 1; /* the starts */
+    void                   **dst  = c->dst + c->size + 1;
+
+    HKT_TRY(grow_scratch(c, lane * j->st->nsrc));
+    memcpy(src, c->src, j->st->nsrc * sizeof(*src));
+    memcpy(dst, c->dst, j->st->ndst * sizeof(*dst));
+    for (size_t at = 0; at < j->count; at += block) {
+        const size_t n = j->count - at < block ? j->count - at : block;
+
+        for (int i = 0; i < j->st->nsrc; i++) {
+            c->src[i] = src[i];
+            HKT_TRY(fetch(j, i, at, n, c->scratch + (size_t)i * lane));
+        }
+        for (int i = 0; i < j->st->ndst; i++)
+            c->dst[i] = (char *)dst[i] + at * j->out_size;
+        kernel(j, n);
+    }
+    return 0;
+}
+
+static int run_step(struct hkt_operation *op, const struct hkt_bound_step *st)
+{
+    struct hkt_communicator *c = op->comm;
+    struct job               j = {.op = op, .st = st, .src = op->plan->operand + st->first};
+    bool                     fetches = st->mixed;
+
+    j.dst      = j.src + st->nsrc;
+    j.count    = chunk_range(op, st->like_rank, st->like_out, st->like_id).length;
+    j.in_size  = st->in == HKT_PARTIAL ? op->wide : op->element;
+    j.out_size = st->out == HKT_PARTIAL ? op->wide : op->element;
+    if (!j.count)
+        return 0;
+    for (int i = 0; i < st->nsrc; i++) {
+        c->src[i] = pointer(op, &j.src[i]);
+        fetches |= must_read(op, &j.src[i]);
+    }
+    for (int i = 0; i < st->ndst; i++)
+        c->dst[i] = pointer(op, &j.dst[i]);
+    if (st->nsrc == 1 && (st->in == st->out || !hkt_collective[op->call->coll].reduces))
+        return copy_step(&j);
+    if (fetches)
+        return reduce_blocks(&j);
+    kernel(&j, j.count);
+    return 0;
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
+
+/* Goes through waits [first, first + n) from op->wait on. */
+static int pass_waits(struct hkt_operation *op, uint32_t first, uint32_t n)
+{
+    for (; op->wait < n; op->wait++) {
+        const struct hkt_wait_for *w = &op->plan->wait[first + op->wait];
+        uint64_t                   done;
+        int                        rc;
+
+        if (op->slice < w->back)
+            continue;
+        done = (uint64_t)(op->slice - w->back) * op->plan->steps_of[w->rank] + w->steps;
+        rc   = hkt_operation_wait(op, &op->comm->peer[w->rank].cell->progress, op->number << HKT_STEP_BITS | done, (int)w->rank);
+        if (rc)
+            return rc;
+    }
+    op->wait = 0;
+    return 0;
+}
+
+int hkt_execute_host(struct hkt_operation *op)
+{
+    const struct hkt_plan *p    = op->plan;
+    struct hkt_cell       *cell = op->comm->peer[op->comm->rank].cell;
+    int                    rc;
+
+    for (; op->slice < op->slices; op->slice++, op->step = 0)
+        for (; op->step < p->nsteps; op->step++) {
+            const struct hkt_bound_step *st = &p->step[op->step];
+
+            rc = pass_waits(op, st->wait, st->nwait);
+            if (rc)
+                return rc;
+            rc = run_step(op, st);
+            if (rc)
+                return hkt_communicator_kill(op->comm, rc, "%s", hkt_last_error());
+            if (st->publish)
+                hkt_publish(&cell->progress, op->number << HKT_STEP_BITS | ((uint64_t)op->slice * p->nsteps + op->step + 1),
+                            &cell->sleepers);
+        }
+    if (!op->slices)
+        return 0;
+    op->slice = op->slices - 1; /* the last waits are those of the last slice; stay there when resumed */
+    op->step  = p->nsteps;
+    rc        = pass_waits(op, p->last, p->nlast);
+    return rc;
+}

@@ -1,0 +1,28 @@
+# What binds and runs schedules (src/run) and what the user calls (src/face).
+libcore_la_SOURCES += \
+	src/run/bind.c src/run/bind.h \
+	src/run/buffer.c src/run/buffer.h \
+	src/run/call.c src/run/call.h \
+	src/run/communicator.c src/run/communicator.h \
+	src/run/execute_host.c src/run/execute_host.h \
+	src/run/flat.c \
+	src/run/message.c \
+	src/run/operation.c src/run/operation.h \
+	src/run/plan.c src/run/plan.h \
+	src/run/scheduled.c src/run/scheduled.h \
+	src/run/shared.h \
+	src/run/trace.c \
+	src/run/transport.c src/run/transport.h \
+	src/run/tune.c src/run/tune.h \
+	src/face/api.c \
+	src/face/comm.c src/face/comm.h \
+	src/face/end.c \
+	src/face/group.c src/face/group.h \
+	src/face/handle.c src/face/handle.h \
+	src/face/library.h \
+	src/face/make.c \
+	src/face/memory.c \
+	src/face/split.c \
+	src/face/stream.c src/face/stream.h \
+	src/face/submit.c src/face/submit.h \
+	src/face/together.c

@@ -1,0 +1,149 @@
+/* plan.c -- writes out one rank's bound steps. See plan.h for what a plan is, bind.c for how it comes about. */
+#include "run/plan.h"
+
+#include "base/memory.h"
+#include "run/bind.h"
+
+const char *const hkt_reach_name[HKT_REACHES] = {"map", "read", "stage"};
+
+/* Destinations that the step stores to, into `to` when it is not NULL; a slot that several peers read counts once. */
+static uint16_t destinations(const struct hkt_binder *b, int me, uint32_t s, struct hkt_bound *to)
+{
+    const struct hkt_schedule *sched = &b->rank[me].schedule;
+    const struct hkt_step     *st    = &sched->step[s];
+    const struct hkt_operand  *o     = hkt_destinations(sched, st);
+    uint16_t                   n     = 0;
+    bool                       slot  = false;
+
+    for (int i = 0; i < st->ndst; i++) {
+        struct hkt_bound at;
+
+        if (!hkt_bind_stores(b, me, s, &o[i]))
+            continue;
+        at = hkt_bind_operand(b, me, &o[i]);
+        if (o[i].place == HKT_PEER && at.home == HKT_HOME_SLOT && at.rank == (uint32_t)me) {
+            if (slot)
+                continue;
+            slot = true;
+        }
+        if (to)
+            to[n] = at;
+        n++;
+    }
+    return n;
+}
+
+static void write_step(const struct hkt_binder *b, uint32_t s, struct hkt_plan *plan, uint32_t *operands)
+{
+    const int                    me    = b->shape->rank;
+    const struct hkt_schedule   *sched = &b->rank[me].schedule;
+    const struct hkt_step       *st    = &sched->step[s];
+    const struct hkt_trace_step *t     = &b->rank[me].step[s];
+    struct hkt_bound_step       *out   = &plan->step[t->number];
+    struct hkt_bound            *o     = plan->operand + *operands;
+
+    for (int i = 0; i < st->nsrc; i++)
+        o[i] = hkt_bind_operand(b, me, &hkt_sources(sched, st)[i]);
+    *out = (struct hkt_bound_step){.first     = *operands,
+                                   .nsrc      = st->nsrc,
+                                   .ndst      = destinations(b, me, s, o + st->nsrc),
+                                   .in        = t->in,
+                                   .out       = t->out,
+                                   .mixed     = t->mixed,
+                                   .raw       = t->raw,
+                                   .like_out  = t->like.out,
+                                   .like_rank = t->like.rank,
+                                   .like_id   = t->like.id};
+    for (int i = 0; i < out->nsrc; i++) /* my own memory is always at hand */
+        o[i].copy &= o[i].rank != (uint32_t)me;
+    *operands += (uint32_t)st->nsrc + out->ndst;
+}
+
+static void write_waits(const struct hkt_binder *b, struct hkt_plan *plan)
+{
+    const int me = b->shape->rank;
+    uint32_t  n  = 0;
+
+    for (uint32_t i = 0; i < b->nwaits; i++) {
+        const struct hkt_wait_pair *w = &b->wait[i];
+
+        if (w->on.rank == (uint32_t)me)
+            plan->step[w->on.steps - 1].publish = true;
+        if (w->actor != me)
+            continue;
+        if (w->step < plan->nsteps) {
+            struct hkt_bound_step *st = &plan->step[w->step];
+
+            if (!st->nwait++)
+                st->wait = n;
+        } else if (!plan->nlast++)
+            plan->last = n;
+        plan->wait[n++] = w->on;
+    }
+}
+
+static int write_plan(const struct hkt_binder *b, struct hkt_plan *plan)
+{
+    const int               me       = b->shape->rank;
+    const struct hkt_trace *t        = &b->rank[me];
+    uint32_t                operands = 0, waits = 0;
+
+    for (uint32_t s = 0; s < t->schedule.nsteps; s++)
+        operands += (uint32_t)t->schedule.step[s].nsrc + t->schedule.step[s].ndst;
+    for (uint32_t i = 0; i < b->nwaits; i++)
+        waits += b->wait[i].actor == me;
+    plan->nsteps   = t->kept;
+    plan->chunks   = b->chunks;
+    plan->step     = hkt_alloc(plan->nsteps * sizeof(*plan->step));
+    plan->operand  = hkt_alloc(operands * sizeof(*plan->operand));
+    plan->wait     = hkt_alloc(waits * sizeof(*plan->wait));
+    plan->steps_of = hkt_alloc((size_t)b->size * sizeof(*plan->steps_of));
+    if (!plan->step || !plan->operand || !plan->wait || !plan->steps_of)
+        return HKT_ERR_MEMORY;
+    for (int r = 0; r < b->size; r++) {
+        plan->steps_of[r] = b->rank[r].kept;
+        if (b->rank[r].slots > plan->slots)
+            plan->slots = b->rank[r].slots;
+    }
+    operands = 0;
+    for (uint32_t s = 0; s < t->schedule.nsteps; s++)
+        if (t->step[s].number >= 0)
+            write_step(b, s, plan, &operands);
+    write_waits(b, plan);
+    return 0;
+}
+
+int hkt_plan_build(struct hkt_plan **out, const struct hkt_algorithm *a, const struct hkt_shape *shape, enum hkt_reach reach)
+{
+    struct hkt_binder b    = {.algorithm = a, .shape = shape, .reach = reach, .size = shape->size};
+    struct hkt_plan  *plan = hkt_alloc(sizeof(*plan));
+    int               rc   = plan ? 0 : HKT_ERR_MEMORY;
+
+    if (!rc)
+        rc = hkt_trace(&b);
+    if (!rc)
+        rc = hkt_bind(&b);
+    if (!rc)
+        rc = write_plan(&b, plan);
+    if (!rc) {
+        plan->coll      = shape->coll;
+        plan->root      = shape->root;
+        plan->reach     = reach;
+        plan->algorithm = a;
+        *out            = plan;
+    } else
+        hkt_plan_free(plan);
+    hkt_trace_free(&b);
+    return rc;
+}
+
+void hkt_plan_free(struct hkt_plan *plan)
+{
+    if (!plan)
+        return;
+    hkt_free(plan->step);
+    hkt_free(plan->operand);
+    hkt_free(plan->wait);
+    hkt_free(plan->steps_of);
+    hkt_free(plan);
+}

@@ -1,0 +1,76 @@
+/* plan.h -- a schedule bound to how ranks reach each other's memory: which message is a pointer, a copy or a wait.
+ *
+ * An algorithm's schedule sends messages. On one host most messages need not move: a value that stands in the sender's buffer is
+ * read there, a value that only gets stored is stored there by its sender. Binding decides the home of every message, then
+ * derives from reads and writes of the homes which step must wait for which step of which rank, and drops the steps that
+ * have become empty. The direct all-reduce comes out as: one entry, one pass over the data, one exit.
+ *
+ * It is the same for every count, type and address, so few plans serve all calls; they are kept for the communicator's life.
+ */
+#ifndef HKT_PLAN_H
+#define HKT_PLAN_H
+
+#include "language/algorithm.h"
+
+#include <stdbool.h>
+
+/* How the ranks' buffers can be reached. The order is from best to worst. */
+enum hkt_reach {
+    HKT_REACH_MAP,   /* every buffer is mapped by every rank */
+    HKT_REACH_READ,  /* plain memory that peers can copy from */
+    HKT_REACH_STAGE, /* plain memory nobody else can touch */
+    HKT_REACHES
+};
+
+extern const char *const hkt_reach_name[HKT_REACHES];
+
+/* Where a bound operand is. */
+enum hkt_home {
+    HKT_HOME_IN, HKT_HOME_OUT, /* of rank `rank`, chunk `id` */
+    HKT_HOME_SLOT              /* staging slot `id` of rank `rank` */
+};
+
+struct hkt_bound {
+    uint8_t  home; /* enum hkt_home */
+    bool     copy; /* cannot be pointed at: read into scratch first */
+    uint32_t rank, id;
+};
+
+/* Wait until rank has done `steps` steps of this operation; in slice s of an operation in slices, of slice s - back. */
+struct hkt_wait_for {
+    uint32_t rank, steps;
+    uint8_t  back; /* 0, or 2: a staging slot is used again */
+};
+
+struct hkt_bound_step {
+    uint32_t wait, nwait; /* into plan.wait */
+    uint32_t first;       /* into plan.operand: sources, then destinations */
+    uint16_t nsrc, ndst;
+    uint8_t  in, out; /* enum hkt_form of the sources and of the destinations */
+    bool     mixed;   /* some sources are raw, some partial (in = HKT_PARTIAL): bits in `raw` */
+    bool     publish; /* some rank waits for it */
+    bool     like_out; /* how long the value is: as chunk like_id of IN or OUT of like_rank */
+    uint32_t like_rank, like_id;
+    uint64_t raw; /* mixed: bit per source that is raw; such steps have at most 64 sources */
+};
+
+struct hkt_plan {
+    /* key */
+    enum hkt_coll               coll;
+    int                         root;
+    enum hkt_reach              reach;
+    const struct hkt_algorithm *algorithm;
+
+    uint32_t               chunks, nsteps, slots; /* slots: the largest number of any rank, so that all cut slices alike */
+    struct hkt_bound_step *step;
+    struct hkt_bound      *operand;
+    struct hkt_wait_for   *wait;
+    uint32_t               last, nlast; /* waits before the operation is over: others are done with my buffers */
+    uint32_t              *steps_of;    /* per rank: number of its bound steps */
+};
+
+/* Builds the plan of shape->rank. HKT_ERR_MEMORY, or HKT_ERR_INTERNAL when the algorithm's schedule does not fit together. */
+int  hkt_plan_build(struct hkt_plan **plan, const struct hkt_algorithm *a, const struct hkt_shape *shape, enum hkt_reach reach);
+void hkt_plan_free(struct hkt_plan *plan);
+
+#endif

@@ -1,0 +1,264 @@
+/* scheduled.c -- large collectives, from entry to the engine: every rank says where its buffers are; all ranks then know how everybody can
+ * reach everybody, take the plan for that, and run it (execute_host.c).
+ *
+ *   room     until my line for this operation may be written
+ *   entry    write it: signature, places of my buffers, how they can be reached
+ *   hear     all lines: compare signatures; the worst reach decides; pointers to everybody's buffers
+ *   staging  when the plan uses slots: my staging memory, everybody's staging memory
+ *   steps    the plan
+ */
+#include "run/scheduled.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/option.h"
+#include "language/dtype.h"
+#include "language/part.h"
+#include "run/buffer.h"
+#include "run/execute_host.h"
+#include "run/tune.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+enum { ROOM, HEAR, PLAN, STAGING, STEPS };
+
+static struct hkt_table_row *table(const struct hkt_communicator *c, int rank, uint64_t number)
+{
+    struct hkt_table_row *rows = (struct hkt_table_row *)((char *)c->shared + c->layout.tables);
+
+    return rows + ((size_t)rank * HKT_TABLES + number % HKT_TABLES) * (size_t)c->size;
+}
+
+const struct hkt_table_row *hkt_scheduled_table(const struct hkt_operation *op, int rank)
+{
+    return table(op->comm, rank, op->number);
+}
+
+/* My line, and for all_to_all_v my row of the table. */
+static void enter(struct hkt_operation *op)
+{
+    struct hkt_communicator *c    = op->comm;
+    const struct hkt_call   *call = op->call;
+    struct hkt_line         *line = hkt_line_of(c, c->rank, op->number);
+    struct hkt_location      in = {0}, out = {0};
+    enum hkt_reach           reach = HKT_REACH_MAP, other;
+
+    if (hkt_has_in(call, c->rank)) {
+        other = hkt_buffer_locate(c, call->send, hkt_call_extent(call, false, c->rank, c->size) * op->element, &in);
+        reach = other > reach ? other : reach;
+    }
+    if (hkt_has_out(call, c->rank)) {
+        other = hkt_buffer_locate(c, call->recv, hkt_call_extent(call, true, c->rank, c->size) * op->element, &out);
+        reach = other > reach ? other : reach;
+    }
+    if (call->coll == HKT_COLL_ALL_TO_ALL && call->arrays)
+        for (int r = 0; r < c->size; r++)
+            table(c, c->rank, op->number)[r] = (struct hkt_table_row){call->in_counts[r], call->in_displs[r], call->out_counts[r],
+                                                                      call->out_displs[r]};
+    line->signature = hkt_signature_make(call, c->size);
+    line->entry     = (struct hkt_entry){.in_offset   = in.segment ? in.offset : in.address,
+                                         .out_offset  = out.segment ? out.offset : out.address,
+                                         .in_segment  = in.segment,
+                                         .out_segment = out.segment,
+                                         .scale       = call->scale,
+                                         .reach       = (uint32_t)reach};
+    hkt_publish(&line->number, op->number, &c->peer[c->rank].cell->sleepers);
+}
+
+/* A pointer to a buffer of rank r, or its address there; says which. */
+static char *base_of(const struct hkt_communicator *c, int r, uint32_t segment, uint64_t offset, bool *mapped)
+{
+    const struct hkt_location at = {.address = segment ? 0 : offset, .segment = segment, .offset = segment ? offset : 0};
+    char                     *p  = c->peer[r].transport->map(c->peer[r].process, &at);
+
+    *mapped = p != NULL;
+    return p ? p : (char *)(uintptr_t)at.address;
+}
+
+/* All lines are there: do they match, and how is everybody reached? */
+static int compare(struct hkt_operation *op, enum hkt_reach *reach)
+{
+    struct hkt_communicator   *c    = op->comm;
+    const struct hkt_signature mine = hkt_line_of(c, c->rank, op->number)->signature;
+
+    *reach = HKT_REACH_MAP;
+    for (int r = 0; r < c->size; r++) {
+        const struct hkt_line *line = hkt_line_of(c, r, op->number);
+
+        if (!hkt_signature_equal(&line->signature, &mine))
+            return hkt_communicator_mismatch(c, op->call, op->number, r);
+        if ((enum hkt_reach)line->entry.reach > *reach)
+            *reach = (enum hkt_reach)line->entry.reach;
+    }
+    for (int r = 0; r < c->size; r++) {
+        const struct hkt_entry *e = &hkt_line_of(c, r, op->number)->entry;
+
+        c->in[r]     = base_of(c, r, e->in_segment, e->in_offset, &c->in_mapped[r]);
+        c->out[r]    = base_of(c, r, e->out_segment, e->out_offset, &c->out_mapped[r]);
+        c->scales[r] = e->scale;
+    }
+    c->in[c->rank]  = (char *)(uintptr_t)op->call->send;
+    c->out[c->rank] = op->call->recv;
+    *reach          = hkt_tune_reach(op->call, c->size, *reach);
+    return 0;
+}
+
+/* all_to_all_v: what I send to r must be what r expects from me. The others know nothing of such a difference, so it is the end. */
+static int compare_tables(struct hkt_operation *op)
+{
+    struct hkt_communicator *c = op->comm;
+    char                     who[128];
+
+    for (int r = 0; r < c->size; r++) {
+        const struct hkt_table_row *mine = &table(c, c->rank, op->number)[r], *theirs = &table(c, r, op->number)[c->rank];
+
+        if (mine->in_count != theirs->out_count || mine->out_count != theirs->in_count)
+            return hkt_communicator_kill(
+                c, HKT_ERR_MISMATCH,
+                "communicator %s, operation %llu, all_to_all_v: rank %d sends %llu and receives %llu elements where %s receives %llu and "
+                "sends %llu; make the counts of both ranks agree",
+                c->name, (unsigned long long)op->number, c->rank, (unsigned long long)mine->in_count,
+                (unsigned long long)mine->out_count, hkt_communicator_who(c, r, who, sizeof(who)),
+                (unsigned long long)theirs->out_count, (unsigned long long)theirs->in_count);
+    }
+    return 0;
+}
+
+/* The longest chunk of any rank, elements: it decides the number of slices. */
+static size_t longest_chunk(const struct hkt_operation *op)
+{
+    const struct hkt_communicator *c     = op->comm;
+    const struct hkt_call         *call  = op->call;
+    size_t                         block = call->count; /* the largest block, by definition */
+
+    if (call->coll == HKT_COLL_ALL_TO_ALL && call->arrays)
+        for (int r = 0; r < c->size; r++)
+            for (int p = 0; p < c->size; p++)
+                block = table(c, r, op->number)[p].in_count > block ? table(c, r, op->number)[p].in_count : block;
+    return hkt_part_begin(block, op->plan->chunks, 1);
+}
+
+/* Bytes of staging memory that the plan needs; the same on every rank. */
+static size_t staging_bytes(const struct hkt_operation *op)
+{
+    const size_t least = 2 * (size_t)op->plan->slots * HKT_STAGE_LEAST;
+
+    return !op->plan->slots ? 0 : least > hkt_options()->staging ? least : hkt_options()->staging;
+}
+
+static void cut_slices(struct hkt_operation *op)
+{
+    const size_t wide    = op->wide > op->element ? op->wide : op->element;
+    const size_t longest = longest_chunk(op);
+
+    op->slices         = longest != 0;
+    op->slice_elements = longest;
+    if (op->plan->slots) {
+        op->slot_bytes     = staging_bytes(op) / (2 * op->plan->slots) / 4096 * 4096;
+        op->slice_elements = op->slot_bytes / wide / HKT_PART_ALIGN * HKT_PART_ALIGN;
+        op->slices         = (uint32_t)(longest / op->slice_elements + (longest % op->slice_elements != 0));
+    }
+}
+
+static int plan(struct hkt_operation *op)
+{
+    struct hkt_communicator *c    = op->comm;
+    const struct hkt_call   *call = op->call;
+    enum hkt_reach           reach;
+
+    op->wide = hkt_wide_size(call->type, call->op);
+    HKT_TRY(compare(op, &reach));
+    if (call->coll == HKT_COLL_ALL_TO_ALL && call->arrays)
+        HKT_TRY(compare_tables(op));
+    c->entered = op->number;
+    HKT_TRY(hkt_tune_plan(c, call, reach, &op->plan));
+    op->stream = hkt_call_traffic(call, c->size) * op->element >= c->nontemporal;
+    op->step = op->wait = op->slice = 0;
+    cut_slices(op);
+    return 0;
+}
+
+/* Everybody's staging memory is as large as this plan needs. */
+static int stage(struct hkt_operation *op)
+{
+    struct hkt_communicator *c    = op->comm;
+    const size_t             need = staging_bytes(op);
+
+    HKT_TRY(hkt_buffer_stage(c, need));
+    for (; op->peer < c->size; op->peer++) {
+        struct hkt_cell *cell = c->peer[op->peer].cell;
+        int              rc   = hkt_operation_wait(op, &cell->staging, (uint64_t)(need >> 12) << 32, op->peer);
+
+        if (!rc)
+            rc = hkt_buffer_staging_of(c, op->peer, need);
+        if (rc)
+            return rc;
+    }
+    op->peer = 0;
+    return 0;
+}
+
+/* Waits for everybody's line. */
+static int hear(struct hkt_operation *op)
+{
+    struct hkt_communicator *c = op->comm;
+
+    for (; op->peer < c->size; op->peer++) {
+        int rc;
+
+        if (op->peer == c->rank)
+            continue;
+        rc = hkt_operation_wait(op, &hkt_line_of(c, op->peer, op->number)->number, op->number, op->peer);
+        if (rc)
+            return rc;
+    }
+    op->peer = 0;
+    return 0;
+}
+
+/* An error of this rank alone, after the others have begun to count on it. */
+static int fatal(struct hkt_operation *op, int rc)
+{
+    if (rc == HKT_ERR_MEMORY || rc == HKT_ERR_SYSTEM)
+        return hkt_communicator_kill(op->comm, rc, "%s", hkt_last_error());
+    return rc;
+}
+
+int hkt_scheduled_advance(struct hkt_operation *op)
+{
+    int rc = 0;
+
+    switch (op->phase) {
+    case ROOM:
+        op->element = hkt_type_size(op->call->type);
+        rc = hkt_operation_room(op, op->call->coll == HKT_COLL_ALL_TO_ALL && op->call->arrays ? HKT_TABLES : HKT_LINES);
+        if (rc)
+            return rc;
+        enter(op);
+        op->phase = HEAR;
+        /* fall through */
+    case HEAR:
+        rc = hear(op);
+        if (rc)
+            return rc;
+        op->phase = PLAN;
+        /* fall through */
+    case PLAN:
+        rc = plan(op);
+        if (rc)
+            return fatal(op, rc);
+        op->phase = op->plan->slots && op->slices ? STAGING : STEPS;
+        if (op->phase == STEPS)
+            return hkt_execute_host(op);
+        /* fall through */
+    case STAGING:
+        rc = stage(op);
+        if (rc)
+            return fatal(op, rc);
+        op->phase = STEPS;
+        /* fall through */
+    default:
+        return hkt_execute_host(op);
+    }
+}

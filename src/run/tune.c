@@ -1,0 +1,149 @@
+/* tune.c -- choosing. The limits of the flat algorithm are measured (bench/versus): up to them one synchronisation and one extra copy
+ * beat two synchronisations and none. Between schedules the algorithms' own cost functions decide.
+ */
+#include "run/tune.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/option.h"
+#include "language/dtype.h"
+#include "run/operation.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { READ_LEAST = 1 << 20 };
+
+/* One host: a cache line takes 50 to 240 ns, a core copies about 10 GB/s and reduces a little slower. */
+const struct hkt_link hkt_tune_local_link = {.alpha = 300e-9, .gap = 20e-9, .beta = 0.1e-9, .gamma = 0.05e-9};
+
+static const struct hkt_algorithm *forced[HKT_COLL_SCHEDULED]; /* by HKT_ALGORITHM; written once at the start */
+
+/* "ring", or "all_reduce:ring;broadcast:tree". */
+void hkt_tune_start(void)
+{
+    const char *text = hkt_options()->algorithm;
+    char        name[64];
+
+    while (*text) {
+        const size_t                n = strcspn(text, ";");
+        const struct hkt_algorithm *a;
+        char                       *colon;
+
+        snprintf(name, sizeof(name), "%.*s", (int)n, text);
+        colon = strchr(name, ':');
+        a     = hkt_algorithm_find(colon ? colon + 1 : name);
+        if (!a)
+            hkt_log(HKT_LOG_ERROR, "HKT_ALGORITHM: there is no algorithm %s; hkt-info --algorithms lists them", colon ? colon + 1 : name);
+        if (colon)
+            *colon = 0;
+        for (int k = 0; k < HKT_COLL_SCHEDULED; k++)
+            if (!colon || !strcmp(name, hkt_coll_name[k]))
+                forced[k] = a;
+        text += n + (text[n] == ';');
+    }
+}
+
+bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *call)
+{
+    const size_t bytes = hkt_flat_bytes(comm, call);
+
+    return bytes <= HKT_EAGER && (call->coll >= HKT_COLL_SCHEDULED || !forced[call->coll] || !call->count);
+}
+
+enum hkt_reach hkt_tune_reach(const struct hkt_call *call, int size, enum hkt_reach reach)
+{
+    const size_t bytes = call->count * hkt_type_size(call->type) * (hkt_collective[call->coll].vector ? 1 : (size_t)size);
+
+    return reach == HKT_REACH_READ && bytes < READ_LEAST ? HKT_REACH_STAGE : reach;
+}
+
+const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order)
+{
+    const struct hkt_algorithm *best  = forced[shape->coll];
+    double                      least = 0;
+
+    if (best && !hkt_algorithm_refuses(best, shape))
+        return best;
+    best = NULL;
+    for (int i = 0; hkt_algorithms[i]; i++) {
+        const struct hkt_algorithm *a = hkt_algorithms[i];
+        double                      cost;
+
+        if (hkt_algorithm_refuses(a, shape))
+            continue;
+        if (hkt_collective[shape->coll].reduces && order == HKT_ORDER_CANONICAL && !(a->canonical >> shape->coll & 1))
+            continue;
+        cost = a->cost(shape, bytes, &hkt_tune_local_link);
+        if (!best || cost < least) {
+            best  = a;
+            least = cost;
+        }
+    }
+    return best;
+}
+
+static const struct hkt_plan *same_plan(const struct hkt_communicator *comm, const struct hkt_choice *key, const struct hkt_algorithm *a)
+{
+    for (uint32_t i = 0; i < comm->choices; i++) {
+        const struct hkt_choice *c = &comm->choice[i];
+
+        if (c->coll == key->coll && c->reach == key->reach && c->root == key->root && c->plan->algorithm == a)
+            return c->plan;
+    }
+    return NULL;
+}
+
+static int build(struct hkt_communicator *comm, struct hkt_choice *key, double bytes)
+{
+    const struct hkt_shape shape = {.coll = key->coll, .rank = comm->rank, .size = comm->size, .root = key->root};
+    const struct hkt_algorithm *a = hkt_tune_choose(&shape, bytes, comm->order);
+    struct hkt_plan            *made;
+
+    if (!a)
+        return hkt_fail(HKT_ERR_INTERNAL, "no algorithm can run %s over %d ranks", hkt_coll_name[key->coll], comm->size);
+    if (!(comm->choices & (comm->choices - 1))) { /* 0, 1, 2, 4, 8 ...: full */
+        void *more = hkt_realloc(comm->choice, (comm->choices ? 2 * comm->choices : 1) * sizeof(*comm->choice));
+
+        if (!more)
+            return HKT_ERR_MEMORY;
+        comm->choice = more;
+    }
+    key->plan = same_plan(comm, key, a);
+    key->owns = !key->plan;
+    if (!key->plan) {
+        HKT_TRY(hkt_plan_build(&made, a, &shape, key->reach));
+        key->plan = made;
+    }
+    comm->choice[comm->choices++] = *key;
+    return 0;
+}
+
+int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_reach reach, const struct hkt_plan **plan)
+{
+    const enum hkt_coll coll  = call->coll == HKT_COLL_SPLIT ? HKT_COLL_ALL_GATHER : call->coll;
+    const size_t        bytes = call->count * hkt_type_size(call->type) * (hkt_collective[coll].vector ? 1 : (size_t)comm->size);
+    struct hkt_choice   key   = {.coll = (uint8_t)coll, .reach = (uint8_t)reach, .root = call->root};
+
+    key.magnitude = (uint8_t)(64 - __builtin_clzll(bytes | 1));
+    for (uint32_t i = 0; i < comm->choices; i++) {
+        const struct hkt_choice *c = &comm->choice[i];
+
+        if (c->coll == key.coll && c->reach == key.reach && c->root == key.root && c->magnitude == key.magnitude) {
+            *plan = c->plan;
+            return 0;
+        }
+    }
+    HKT_TRY(build(comm, &key, (double)bytes));
+    *plan = key.plan;
+    return 0;
+}
+
+void hkt_tune_free(struct hkt_communicator *comm)
+{
+    for (uint32_t i = 0; i < comm->choices; i++)
+        if (comm->choice[i].owns)
+            hkt_plan_free((struct hkt_plan *)(uintptr_t)comm->choice[i].plan);
+    hkt_free(comm->choice);
+}
