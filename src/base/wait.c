@@ -8,7 +8,7 @@
 
 enum {
     SPIN_POLLS    = 64,      /* polls between two looks at the clock */
-    SHARED_POLLS  = 8,       /* polls before a yield when ranks share cores */
+    SHARED_POLLS  = 1,       /* the same when ranks share cores: each failed look yields */
     YIELD_NS      = 2000000, /* how long a rank that shares its core keeps yielding before it sleeps */
     CHECK_NS      = 1000000  /* while polling, look for death this often */
 };
@@ -56,7 +56,7 @@ int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, _Atomic uint6
     uint64_t       now;
     int            rc;
 
-    if (++b->polls % (w->shared ? SHARED_POLLS : SPIN_POLLS)) {
+    if (++b->polls % (w->shared ? SHARED_POLLS : SPIN_POLLS) != 0) {
         hkt_pause();
         return 0;
     }

@@ -111,16 +111,12 @@ static int submit_v(struct hkt_call *call, const struct arrays *a, hkt_comm_t *c
     HKT_TRY(hkt_comm_size(comm, &n));
     if (!a->in_counts || !a->out_counts)
         return hkt_fail(HKT_ERR_ARGUMENT, "%s_v: counts is NULL", hkt_coll_name[call->coll]);
-    call->arrays = hkt_alloc(4 * (size_t)n * sizeof(size_t));
+    call->arrays = hkt_alloc(HKT_ARRAYS * (size_t)n * sizeof(size_t));
     if (!call->arrays)
         return HKT_ERR_MEMORY;
-    call->in_counts  = call->arrays;
-    call->in_displs  = call->arrays + n;
-    call->out_counts = call->arrays + 2 * n;
-    call->out_displs = call->arrays + 3 * n;
-    rc = copy_arrays(call, call->in_counts, a->in_counts, a->in_displs, n);
+    rc = copy_arrays(call, hkt_array(call, HKT_IN_COUNTS, n), a->in_counts, a->in_displs, n);
     if (!rc)
-        rc = copy_arrays(call, call->out_counts, a->out_counts, a->out_displs, n);
+        rc = copy_arrays(call, hkt_array(call, HKT_OUT_COUNTS, n), a->out_counts, a->out_displs, n);
     if (!rc)
         return hkt_submit(call, comm, stream);
     hkt_call_release(call);

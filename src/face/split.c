@@ -17,7 +17,7 @@ struct choice {
 /* all[r] = rank r's `mine`, on the parent; called with its turn taken. */
 static int all_gather(struct hkt_communicator *parent, const void *mine, size_t size, void *all)
 {
-    struct hkt_call call = {.coll = HKT_COLL_SPLIT, .send = mine, .recv = all, .count = size, .type = HKT_UINT8};
+    struct hkt_call call = {.coll = HKT_COLL_SPLIT, .send = mine, .recv = all, .count = size, .element = 1, .type = HKT_UINT8};
 
     return hkt_operation_run(parent, &call, &parent->waiter);
 }

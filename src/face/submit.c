@@ -26,42 +26,48 @@ static int check_operator(struct hkt_call *call, const struct hkt_communicator *
     return 0;
 }
 
+enum { SURE = 1 << 24 }; /* so many elements of any type for any number of ranks can be addressed */
+
 /* Bytes of a buffer; checks that they can be counted. */
 static int buffer_bytes(const struct hkt_call *call, const struct hkt_communicator *c, bool out, size_t *bytes)
 {
-    size_t elements = hkt_call_extent(call, out, c->rank, c->size), all;
+    const size_t elements = hkt_call_extent(call, out, c->rank, c->size);
+    size_t       all;
 
-    if (!hkt_bytes(call->count, (size_t)c->size, hkt_type_size(call->type), &all) ||
-        !hkt_bytes(elements, 1, hkt_type_size(call->type), bytes))
+    *bytes = elements * call->element;
+    if (__builtin_expect(call->count <= SURE && elements <= SURE, 1))
+        return 0;
+    if (!hkt_bytes(call->count, (size_t)c->size, call->element, &all) || !hkt_bytes(elements, 1, call->element, bytes))
         return hkt_fail(HKT_ERR_ARGUMENT, "%s: %zu elements of %s for %d ranks are more bytes than can be addressed",
                         hkt_coll_name[call->coll], call->count, hkt_type_name(call->type), c->size);
     return 0;
 }
 
 /* Where the in-place form puts IN within OUT (or OUT within IN), elements; SIZE_MAX: there is none. */
-static size_t in_place_offset(const struct hkt_call *call, int rank, bool *out_in_in)
+static size_t in_place_offset(const struct hkt_call *call, int rank, int size, bool *out_in_in)
 {
     const struct hkt_collective *k      = &hkt_collective[call->coll];
-    const size_t                *displs = k->in == HKT_BLOCKS ? call->in_displs : call->out_displs;
 
     *out_in_in = k->in == HKT_BLOCKS && k->out == HKT_BLOCK;
     if (k->vector)
         return 0;
     if (k->in == k->out)
         return SIZE_MAX;
-    return displs ? displs[rank] : call->count * (size_t)rank;
+    if (call->arrays)
+        return hkt_array(call, *out_in_in ? HKT_IN_DISPLS : HKT_OUT_DISPLS, size)[rank];
+    return call->count * (size_t)rank;
 }
 
 static int check_overlap(const struct hkt_call *call, const struct hkt_communicator *c, size_t in_bytes, size_t out_bytes)
 {
     const uintptr_t in = (uintptr_t)call->send, out = (uintptr_t)call->recv;
-    const size_t    size = hkt_type_size(call->type);
+    const size_t    size = call->element;
     bool            out_in_in;
     size_t          offset;
 
     if (!in_bytes || !out_bytes || in + in_bytes <= out || out + out_bytes <= in)
         return 0;
-    offset = in_place_offset(call, c->rank, &out_in_in);
+    offset = in_place_offset(call, c->rank, c->size, &out_in_in);
     if (offset != SIZE_MAX && (out_in_in ? out == in + offset * size : in == out + offset * size))
         return 0;
     return hkt_fail(HKT_ERR_ARGUMENT, "%s: send (%p, %zu bytes) and recv (%p, %zu bytes) overlap on rank %d in a way that is not the in-place form",
@@ -78,6 +84,7 @@ static int check(struct hkt_call *call, const struct hkt_communicator *c)
         return 0;
     if ((unsigned)call->type >= HKT_TYPES)
         return hkt_fail(HKT_ERR_ARGUMENT, "%s: %d is no type", hkt_coll_name[call->coll], (int)call->type);
+    call->element = hkt_type_size(call->type);
     if ((k->rooted || message) && (call->root < 0 || call->root >= c->size))
         return hkt_fail(HKT_ERR_ARGUMENT, "%s: %s %d is not in 0..%d of communicator %s", hkt_coll_name[call->coll],
                         message ? "peer" : "root", call->root, c->size - 1, c->name);

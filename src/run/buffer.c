@@ -77,6 +77,18 @@ enum hkt_reach hkt_buffer_locate(struct hkt_communicator *c, const void *ptr, si
     return c->read_ok ? HKT_REACH_READ : HKT_REACH_STAGE;
 }
 
+enum hkt_reach hkt_buffer_reach(struct hkt_communicator *c, const struct hkt_call *call)
+{
+    struct hkt_location at;
+    enum hkt_reach      in = HKT_REACH_MAP, out = HKT_REACH_MAP;
+
+    if (hkt_has_in(call, c->rank))
+        in = hkt_buffer_locate(c, call->send, hkt_call_extent(call, false, c->rank, c->size) * call->element, &at);
+    if (hkt_has_out(call, c->rank))
+        out = hkt_buffer_locate(c, call->recv, hkt_call_extent(call, true, c->rank, c->size) * call->element, &at);
+    return in > out ? in : out;
+}
+
 int hkt_buffer_stage(struct hkt_communicator *c, size_t bytes)
 {
     struct hkt_cell    *cell = c->peer[c->rank].cell;

@@ -8,6 +8,9 @@
 /* How peers reach [ptr, ptr + bytes) of this rank, and its place for them. Shares its segment with them the first time. */
 enum hkt_reach hkt_buffer_locate(struct hkt_communicator *c, const void *ptr, size_t bytes, struct hkt_location *at);
 
+/* The worse of a call's two buffers. */
+enum hkt_reach hkt_buffer_reach(struct hkt_communicator *c, const struct hkt_call *call);
+
 /* My staging memory has at least `bytes`; peers know. */
 int hkt_buffer_stage(struct hkt_communicator *c, size_t bytes);
 

@@ -25,15 +25,16 @@ const struct hkt_collective hkt_collective[HKT_COLLS] = {
 
 size_t hkt_call_extent(const struct hkt_call *c, bool out, int rank, int size)
 {
-    const enum hkt_extent kind   = out ? hkt_collective[c->coll].out : hkt_collective[c->coll].in;
-    const size_t         *counts = out ? c->out_counts : c->in_counts;
-    const size_t         *displs = out ? c->out_displs : c->in_displs;
-    size_t                end    = 0;
+    const enum hkt_extent kind = out ? hkt_collective[c->coll].out : hkt_collective[c->coll].in;
+    const size_t         *counts, *displs;
+    size_t                end = 0;
 
     if (kind == HKT_NOTHING)
         return 0;
-    if (!counts)
+    if (!c->arrays)
         return kind == HKT_BLOCK ? c->count : c->count * (size_t)size;
+    counts = hkt_array(c, out ? HKT_OUT_COUNTS : HKT_IN_COUNTS, size);
+    displs = hkt_array(c, out ? HKT_OUT_DISPLS : HKT_IN_DISPLS, size);
     if (kind == HKT_BLOCK)
         return counts[rank];
     for (int r = 0; r < size; r++)

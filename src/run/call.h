@@ -21,13 +21,19 @@ struct hkt_call {
     int           root;  /* or the peer of a message; 0 where there is none */
     const void   *send;
     void         *recv;
-    size_t        count; /* elements of one block; of the largest in a v-form */
-    double        scale; /* of a premultiplied sum */
-
-    /* v-forms: counts and displacements of the blocks of IN and of OUT, n each, owned by the call; NULL: plain. */
-    size_t *in_counts, *in_displs, *out_counts, *out_displs;
-    size_t *arrays; /* the one allocation behind them */
+    size_t        count;   /* elements of one block; of the largest in a v-form */
+    size_t        element; /* bytes of one; 0 for a barrier */
+    double        scale;   /* of a premultiplied sum */
+    size_t       *arrays;  /* v-forms: four arrays of n, owned by the call: enum hkt_array; NULL: plain */
 };
+
+/* Counts and displacements of the blocks of IN and of OUT. */
+enum hkt_array { HKT_IN_COUNTS, HKT_IN_DISPLS, HKT_OUT_COUNTS, HKT_OUT_DISPLS, HKT_ARRAYS };
+
+static inline size_t *hkt_array(const struct hkt_call *c, enum hkt_array which, int size)
+{
+    return c->arrays + (size_t)which * (size_t)size;
+}
 
 /* How a buffer is made up. */
 enum hkt_extent { HKT_NOTHING, HKT_BLOCK /* the rank's own */, HKT_BLOCKS /* one per rank */ };

@@ -31,7 +31,7 @@ struct hkt_signature hkt_signature_make(const struct hkt_call *call, int size)
     s.what = (uint32_t)call->coll | (uint32_t)call->type << 8 | (uint32_t)(call->op == HKT_PREMUL_SUM ? HKT_OPS : call->op) << 16;
     if (call->arrays) { /* the same arrays on every rank; but in all_to_all_v, where the table tells */
         s.what |= 1u << 24;
-        s.count = call->coll == HKT_COLL_ALL_TO_ALL ? 0 : hash_counts(call->in_counts, size);
+        s.count = call->coll == HKT_COLL_ALL_TO_ALL ? 0 : hash_counts(hkt_array(call, HKT_IN_COUNTS, size), size);
     }
     return s;
 }

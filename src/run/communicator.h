@@ -57,6 +57,7 @@ struct hkt_communicator {
 
     uint64_t number;  /* of the last operation begun */
     uint64_t entered; /* every rank has entered this operation */
+    uint8_t  reach;   /* enum hkt_reach of the last operation in which every rank heard every other say it: the same everywhere */
 
     struct hkt_choice *choice; /* plans made so far, see tune.h */
     uint32_t           choices;

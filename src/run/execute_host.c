@@ -24,10 +24,9 @@ struct range {
 /* Block `b` of IN or OUT of rank r; for a buffer of one block, b is ignored. */
 static struct range block_range(const struct hkt_operation *op, uint32_t r, bool out, size_t b)
 {
-    const struct hkt_call *call   = op->call;
-    const enum hkt_extent  kind   = out ? hkt_collective[call->coll].out : hkt_collective[call->coll].in;
-    const size_t          *counts = out ? call->out_counts : call->in_counts;
-    const size_t          *displs = out ? call->out_displs : call->in_displs;
+    const struct hkt_call *call = op->call;
+    const enum hkt_extent  kind = out ? hkt_collective[call->coll].out : hkt_collective[call->coll].in;
+    const int              n    = op->comm->size;
 
     if (!call->arrays)
         return (struct range){kind == HKT_BLOCK ? 0 : b * call->count, call->count};
@@ -37,8 +36,9 @@ static struct range block_range(const struct hkt_operation *op, uint32_t r, bool
         return out ? (struct range){row->out_displ, row->out_count} : (struct range){row->in_displ, row->in_count};
     }
     if (kind == HKT_BLOCK)
-        return (struct range){0, counts[r]};
-    return (struct range){displs[b], counts[b]};
+        return (struct range){0, hkt_array(call, out ? HKT_OUT_COUNTS : HKT_IN_COUNTS, n)[r]};
+    return (struct range){hkt_array(call, out ? HKT_OUT_DISPLS : HKT_IN_DISPLS, n)[b],
+                          hkt_array(call, out ? HKT_OUT_COUNTS : HKT_IN_COUNTS, n)[b]};
 }
 
 /* The part of chunk `id` that belongs to the current slice. */

@@ -13,6 +13,7 @@
 #include "run/operation.h"
 
 #include "language/dtype.h"
+#include "run/buffer.h"
 
 #include <string.h>
 
@@ -41,7 +42,7 @@ size_t hkt_flat_bytes(const struct hkt_communicator *comm, const struct hkt_call
 
     if (call->arrays || call->count > HKT_EAGER)
         return SIZE_MAX;
-    return call->count * blocks * hkt_type_size(call->type);
+    return call->count * blocks * call->element;
 }
 
 static bool in_line(const struct hkt_call *call, size_t bytes)
@@ -68,6 +69,7 @@ static void show(struct hkt_operation *op, size_t bytes)
     else if (mine) {
         memcpy(bank(c, c->rank, op->number), call->send, bytes);
         line->entry.scale = call->scale;
+        line->entry.reach = (uint32_t)hkt_buffer_reach(c, call);
     }
     hkt_publish(&line->number, op->number, &c->peer[c->rank].cell->sleepers);
 }
@@ -97,6 +99,17 @@ static int hear(struct hkt_operation *op, enum needs needs)
     if (needs == EVERYBODY)
         c->entered = op->number;
     return 0;
+}
+
+/* What the lines of all ranks say of their buffers, for the choice of the next call's algorithm. */
+static void learn(struct hkt_operation *op)
+{
+    struct hkt_communicator *c = op->comm;
+
+    c->reach = HKT_REACH_MAP;
+    for (int r = 0; r < c->size; r++)
+        if (hkt_line_of(c, r, op->number)->entry.reach > c->reach)
+            c->reach = (uint8_t)hkt_line_of(c, r, op->number)->entry.reach;
 }
 
 /* What rank r shows. */
@@ -138,7 +151,7 @@ static void take(struct hkt_operation *op, size_t bytes)
     struct hkt_communicator     *c     = op->comm;
     const struct hkt_call       *call  = op->call;
     const struct hkt_collective *kind  = &hkt_collective[call->coll];
-    const size_t                 block = call->count * hkt_type_size(call->type);
+    const size_t                 block = call->count * call->element;
     const size_t                 skip  = kind->flat_deposit == HKT_BLOCKS ? block * (size_t)c->rank : 0;
     char                        *recv  = call->recv;
 
@@ -174,6 +187,8 @@ int hkt_flat_advance(struct hkt_operation *op)
         if (rc)
             return rc;
     }
+    if (!hkt_collective[call->coll].rooted && !in_line(call, bytes))
+        learn(op);
     take(op, bytes);
     return 0;
 }

@@ -36,7 +36,7 @@ static bool small(size_t bytes)
 
 static size_t bytes_of(const struct hkt_operation *op)
 {
-    return op->call->count * hkt_type_size(op->call->type);
+    return op->call->count * op->call->element;
 }
 
 /* ---- send -------------------------------------------------------------------------------------------------------- */

@@ -54,8 +54,9 @@ static void enter(struct hkt_operation *op)
     }
     if (call->coll == HKT_COLL_ALL_TO_ALL && call->arrays)
         for (int r = 0; r < c->size; r++)
-            table(c, c->rank, op->number)[r] = (struct hkt_table_row){call->in_counts[r], call->in_displs[r], call->out_counts[r],
-                                                                      call->out_displs[r]};
+            table(c, c->rank, op->number)[r] = (struct hkt_table_row){
+                hkt_array(call, HKT_IN_COUNTS, c->size)[r], hkt_array(call, HKT_IN_DISPLS, c->size)[r],
+                hkt_array(call, HKT_OUT_COUNTS, c->size)[r], hkt_array(call, HKT_OUT_DISPLS, c->size)[r]};
     line->signature = hkt_signature_make(call, c->size);
     line->entry     = (struct hkt_entry){.in_offset   = in.segment ? in.offset : in.address,
                                          .out_offset  = out.segment ? out.offset : out.address,
@@ -100,6 +101,7 @@ static int compare(struct hkt_operation *op, enum hkt_reach *reach)
     }
     c->in[c->rank]  = (char *)(uintptr_t)op->call->send;
     c->out[c->rank] = op->call->recv;
+    c->reach        = (uint8_t)*reach;
     *reach          = hkt_tune_reach(op->call, c->size, *reach);
     return 0;
 }
@@ -231,7 +233,7 @@ int hkt_scheduled_advance(struct hkt_operation *op)
 
     switch (op->phase) {
     case ROOM:
-        op->element = hkt_type_size(op->call->type);
+        op->element = op->call->element;
         rc = hkt_operation_room(op, op->call->coll == HKT_COLL_ALL_TO_ALL && op->call->arrays ? HKT_TABLES : HKT_LINES);
         if (rc)
             return rc;

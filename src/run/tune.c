@@ -1,5 +1,6 @@
 /* tune.c -- choosing. The limits of the flat algorithm are measured (bench/versus): up to them one synchronisation and one extra copy
- * beat two synchronisations and none. Between schedules the algorithms' own cost functions decide.
+ * beat two synchronisations and none. Among schedules, ranks of one host take `direct`: there a message is a pointer, what counts is
+ * passes over memory, and it has the fewest (docs/algorithms.md). Where that cannot run, the algorithms' cost functions decide.
  */
 #include "run/tune.h"
 
@@ -13,7 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { READ_LEAST = 1 << 20 };
+/* Bytes. FLAT_MAPPED: above it, two synchronisations on mapped buffers beat one and a copy, when every rank has a core. READ_LEAST: below it,
+ * staging beats a system call per read. */
+enum { FLAT_MAPPED = 2048, READ_LEAST = 1 << 20 };
 
 /* One host: a cache line takes 50 to 240 ns, a core copies about 10 GB/s and reduces a little slower. */
 const struct hkt_link hkt_tune_local_link = {.alpha = 300e-9, .gap = 20e-9, .beta = 0.1e-9, .gamma = 0.05e-9};
@@ -49,12 +52,14 @@ bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *c
 {
     const size_t bytes = hkt_flat_bytes(comm, call);
 
-    return bytes <= HKT_EAGER && (call->coll >= HKT_COLL_SCHEDULED || !forced[call->coll] || !call->count);
+    const size_t most  = comm->reach == HKT_REACH_MAP && !comm->waiter.shared ? FLAT_MAPPED : HKT_EAGER;
+
+    return bytes <= most && (call->coll >= HKT_COLL_SCHEDULED || !forced[call->coll] || !call->count);
 }
 
 enum hkt_reach hkt_tune_reach(const struct hkt_call *call, int size, enum hkt_reach reach)
 {
-    const size_t bytes = call->count * hkt_type_size(call->type) * (hkt_collective[call->coll].vector ? 1 : (size_t)size);
+    const size_t bytes = call->count * call->element * (hkt_collective[call->coll].vector ? 1 : (size_t)size);
 
     return reach == HKT_REACH_READ && bytes < READ_LEAST ? HKT_REACH_STAGE : reach;
 }
@@ -64,6 +69,9 @@ const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, doubl
     const struct hkt_algorithm *best  = forced[shape->coll];
     double                      least = 0;
 
+    if (best && !hkt_algorithm_refuses(best, shape))
+        return best;
+    best = hkt_algorithm_find("direct");
     if (best && !hkt_algorithm_refuses(best, shape))
         return best;
     best = NULL;
@@ -123,7 +131,7 @@ static int build(struct hkt_communicator *comm, struct hkt_choice *key, double b
 int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_reach reach, const struct hkt_plan **plan)
 {
     const enum hkt_coll coll  = call->coll == HKT_COLL_SPLIT ? HKT_COLL_ALL_GATHER : call->coll;
-    const size_t        bytes = call->count * hkt_type_size(call->type) * (hkt_collective[coll].vector ? 1 : (size_t)comm->size);
+    const size_t        bytes = call->count * call->element * (hkt_collective[coll].vector ? 1 : (size_t)comm->size);
     struct hkt_choice   key   = {.coll = (uint8_t)coll, .reach = (uint8_t)reach, .root = call->root};
 
     key.magnitude = (uint8_t)(64 - __builtin_clzll(bytes | 1));
