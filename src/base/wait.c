@@ -23,38 +23,37 @@ void hkt_wake(_Atomic uint64_t *word)
     syscall(SYS_futex, low_half(word), FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
 }
 
-static void sleep_on(const struct hkt_waiter *w, _Atomic uint64_t *word, uint64_t value, int rank, uint64_t ns)
+static void sleep_on(const struct hkt_waiter *w, const struct hkt_backoff *b, uint64_t ns)
 {
-    const struct timespec timeout = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-    _Atomic uint32_t     *sleepers = w->sleepers[rank];
+    const struct timespec timeout  = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    _Atomic uint32_t     *sleepers = w->sleepers[b->rank];
     uint64_t              seen;
 
     atomic_fetch_add_explicit(sleepers, 1, memory_order_relaxed); /* pairs with the load in hkt_publish() */
     hkt_fence_heavy();                                            /* pairs with hkt_fence_light() in hkt_publish() */
-    seen = hkt_load_acquire(word);
-    if (seen < value && !hkt_load_relaxed(w->poison))
-        syscall(SYS_futex, low_half(word), FUTEX_WAIT, (uint32_t)seen, &timeout, NULL, 0);
+    seen = hkt_load_acquire(b->word);
+    if (seen < b->value && !hkt_load_relaxed(w->poison))
+        syscall(SYS_futex, low_half(b->word), FUTEX_WAIT, (uint32_t)seen, &timeout, NULL, 0);
     atomic_fetch_sub_explicit(sleepers, 1, memory_order_relaxed);
 }
 
 /* After the polling budget, or now and then within it: is there still something to wait for? */
-static int check(const struct hkt_waiter *w, struct hkt_backoff *b, uint64_t now, int rank, _Atomic uint64_t *word, uint64_t value)
+static int check(const struct hkt_waiter *w, struct hkt_backoff *b, uint64_t now)
 {
+    b->checked = now;
     if (hkt_load_relaxed(w->poison))
         return HKT_WAIT_POISON;
-    if (rank >= 0 && !w->alive(w->arg, rank)) /* what it published before it died still counts */
-        return hkt_load_acquire(word) >= value ? 0 : HKT_WAIT_DEAD;
+    if (!w->alive(w->arg, b->rank)) /* what it published before it died still counts */
+        return hkt_load_acquire(b->word) >= b->value ? 0 : HKT_WAIT_DEAD;
     if (w->timeout_ns && now - b->since > w->timeout_ns)
         return HKT_WAIT_TIMEOUT;
     return 0;
 }
 
-int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, _Atomic uint64_t *word, uint64_t value, int rank,
-                uint64_t max_sleep_ns)
+int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, uint64_t max_sleep_ns)
 {
-    const uint64_t budget = w->shared ? YIELD_NS : w->spin_ns;
-    uint64_t       now;
-    int            rc;
+    uint64_t now;
+    int      rc;
 
     if (++b->polls % (w->shared ? SHARED_POLLS : SPIN_POLLS) != 0) {
         hkt_pause();
@@ -62,19 +61,16 @@ int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, _Atomic uint6
     }
     now = hkt_now_ns();
     if (!b->since)
-        b->since = b->polling = now;
-    if (now - b->since <= budget) {
+        b->since = b->checked = now;
+    if (now - b->since <= (w->shared ? YIELD_NS : w->spin_ns)) {
         if (w->shared)
             sched_yield();
-        if (now - b->polling < CHECK_NS)
+        if (now - b->checked < CHECK_NS)
             return hkt_load_relaxed(w->poison) ? HKT_WAIT_POISON : 0;
-        b->polling = now;
-        return check(w, b, now, rank, word, value);
+        return check(w, b, now);
     }
-    rc = check(w, b, now, rank, word, value);
-    if (!rc && rank >= 0)
-        sleep_on(w, word, value, rank, max_sleep_ns);
-    else if (!rc)
-        sched_yield();
+    rc = check(w, b, now);
+    if (!rc)
+        sleep_on(w, b, max_sleep_ns);
     return rc;
 }

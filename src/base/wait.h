@@ -29,27 +29,28 @@ struct hkt_waiter {
 
 enum { HKT_WAIT_DEAD = -1, HKT_WAIT_POISON = -2, HKT_WAIT_TIMEOUT = -3 };
 
-/* State of one wait; zero-initialised by its user. */
+/* One wait, for *word >= value, a word that `rank` writes. The rest starts as zeros. */
 struct hkt_backoff {
-    uint64_t since;    /* when it began, ns; 0: not begun */
-    uint64_t polling;  /* when the current polling phase began */
-    uint32_t polls;
+    _Atomic uint64_t *word;
+    uint64_t          value;
+    int               rank;
+    uint32_t          polls;
+    uint64_t          since;   /* when it began, ns; 0: not begun */
+    uint64_t          checked; /* when it last looked for death */
 };
 
-/* One turn of waiting for `*word >= value`, a word written by `rank`, after a look has failed: polls, yields, or sleeps at most
- * max_sleep_ns. 0: look again; or HKT_WAIT_*. rank -1: no rank in particular (never asleep on the word). */
-int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, _Atomic uint64_t *word, uint64_t value, int rank,
-                uint64_t max_sleep_ns);
+/* One turn of waiting after a look at the word has failed: polls, yields, or sleeps at most max_sleep_ns. 0: look again; or HKT_WAIT_*. */
+int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, uint64_t max_sleep_ns);
 
 enum { HKT_SLEEP_NS = 20000000 }; /* a sleeper looks for death, poison and deadline this often */
 
 /* Waits until *word >= value. 0 or HKT_WAIT_*. On 0 everything that `rank` wrote before its hkt_publish() is visible. */
 static inline int hkt_wait(const struct hkt_waiter *w, _Atomic uint64_t *word, uint64_t value, int rank)
 {
-    struct hkt_backoff b = {0};
+    struct hkt_backoff b = {.word = word, .value = value, .rank = rank};
 
     while (hkt_load_acquire(word) < value) { /* pairs with the release store in hkt_publish() */
-        const int rc = hkt_backoff(w, &b, word, value, rank, HKT_SLEEP_NS);
+        const int rc = hkt_backoff(w, &b, HKT_SLEEP_NS);
 
         if (rc)
             return rc;

@@ -11,6 +11,7 @@
 #include "face/group.h"
 #include "face/library.h"
 #include "setup/bootstrap.h"
+#include "setup/socket.h"
 
 #include <stdio.h>
 
@@ -109,9 +110,17 @@ static int join(struct plan_to_join *j, struct hkt_communicator **c)
 
 static void finish_join(struct plan_to_join *j)
 {
-    struct hkt_communicator *c  = NULL;
-    const int                rc = join(j, &c);
+    struct hkt_communicator *c = NULL;
+    int                      rc;
 
+    hkt_socket_stop = j->config.blocking ? NULL : &j->end->aborted;
+    rc              = join(j, &c);
+    hkt_socket_stop = NULL;
+    if (atomic_load(&j->end->aborted)) { /* not by a communicator yet, so nobody else has been told */
+        hkt_communicator_free(c);
+        c  = NULL;
+        rc = hkt_fail(HKT_ERR_ABORTED, "the communicator was aborted while it was being made");
+    }
     if (rc)
         snprintf(j->end->sentence, sizeof(j->end->sentence), "%s", hkt_last_error());
     j->end->comm = c;

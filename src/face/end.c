@@ -42,7 +42,7 @@ int hkt_comm_destroy(hkt_comm_t *handle)
         return HKT_OK;
     end = hkt_visit(handle);
     if (!end)
-        return HKT_ERR_ARGUMENT;
+        return hkt_stale_code();
     if (!hkt_end_close(end, handle, 1)) {
         hkt_visit_end(end);
         return hkt_fail(HKT_ERR_ARGUMENT, "the communicator is being destroyed by another thread");
@@ -50,6 +50,7 @@ int hkt_comm_destroy(hkt_comm_t *handle)
     if (end->has_maker)
         pthread_join(end->maker, NULL);
     hkt_turn_wait(end, end->issued);
+    hkt_deregister_all(handle);
     hkt_communicator_free(end->comm);
     hkt_visit_end(end);
     hkt_end_free(end);
@@ -63,7 +64,7 @@ int hkt_comm_abort(hkt_comm_t *handle)
     char                     who[128];
 
     if (!end)
-        return HKT_ERR_ARGUMENT;
+        return hkt_stale_code();
     atomic_store(&end->aborted, 1);
     if (atomic_load(&end->state) == HKT_OK) {
         c = end->comm;
@@ -81,7 +82,7 @@ int hkt_comm_error(hkt_comm_t *handle, int *error)
     int             state;
 
     if (!end)
-        return HKT_ERR_ARGUMENT;
+        return hkt_stale_code();
     state = atomic_load_explicit(&end->state, memory_order_acquire); /* pairs with the release store in comm.c */
     if (state == HKT_OK)
         state = hkt_communicator_dead(end->comm);
@@ -109,7 +110,7 @@ static struct hkt_communicator *look(hkt_comm_t *handle, struct hkt_end **end)
 
 static int code_of(const struct hkt_end *end)
 {
-    return end ? HKT_ERR_USAGE : HKT_ERR_ARGUMENT;
+    return end ? HKT_ERR_USAGE : hkt_stale_code();
 }
 
 int hkt_comm_report(hkt_comm_t *handle, char *text, size_t size)

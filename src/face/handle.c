@@ -70,6 +70,10 @@ struct hkt_end *hkt_visit(hkt_comm_t *handle)
 {
     struct hkt_end *end = hkt_end_of(handle);
 
+    if (end && hkt_process_forked()) {
+        hkt_fail(HKT_ERR_USAGE, "used after fork: the communicator belongs to the parent process");
+        return NULL;
+    }
     if (end) {
         atomic_fetch_add(&end->guests, 1);
         if (atomic_load(&end->handle) == (uintptr_t)handle)
@@ -91,9 +95,11 @@ int hkt_enter_refused(hkt_comm_t *handle)
     int             state;
 
     if (!end)
-        return HKT_ERR_ARGUMENT;
+        return hkt_stale_code();
     state = atomic_load(&end->state);
-    if (state == HKT_IN_PROGRESS || state == HKT_OK) /* OK: it has got ready just now, still too early */
+    if (state == HKT_IN_PROGRESS && atomic_load(&end->aborted))
+        state = hkt_fail(HKT_ERR_ABORTED, "the communicator was aborted while it was being made");
+    else if (state == HKT_IN_PROGRESS || state == HKT_OK) /* OK: it has got ready just now, still too early */
         state = hkt_fail(HKT_ERR_USAGE, "the communicator is still being made; wait until hkt_comm_error() gives no more HKT_IN_PROGRESS");
     else
         hkt_fail_quiet(state, end->sentence);

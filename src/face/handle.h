@@ -49,7 +49,7 @@ static inline int hkt_enter(hkt_comm_t *handle, struct hkt_end **out)
     atomic_store_explicit(&end->calling, 1, memory_order_relaxed);
     hkt_fence_light(); /* pairs with hkt_fence_heavy() in hkt_end_close() */
     if (__builtin_expect(atomic_load_explicit(&end->handle, memory_order_acquire) == (uintptr_t)handle &&
-                             atomic_load_explicit(&end->state, memory_order_acquire) == HKT_OK, 1)) {
+                             atomic_load_explicit(&end->state, memory_order_acquire) == HKT_OK && !hkt_process_forked(), 1)) {
         *out = end;
         return 0;
     }
@@ -63,12 +63,20 @@ static inline void hkt_leave(struct hkt_end *end)
 }
 
 /* For calls that any thread may make, also while the communicator is being made. */
-struct hkt_end *hkt_visit(hkt_comm_t *handle);
+struct hkt_end *hkt_visit(hkt_comm_t *handle); /* NULL: hkt_stale_code() says why */
 void            hkt_visit_end(struct hkt_end *end);
+
+static inline int hkt_stale_code(void)
+{
+    return hkt_process_forked() ? HKT_ERR_USAGE : HKT_ERR_ARGUMENT;
+}
 
 /* Takes the handle away from everybody; false when somebody has been faster. Then waits until no call is inside but for the caller's own
  * `visits`. */
 bool hkt_end_close(struct hkt_end *end, hkt_comm_t *handle, uint32_t visits);
+
+/* memory.c: what was registered with a communicator and not deregistered. */
+void hkt_deregister_all(const hkt_comm_t *comm);
 
 /* ---- turns ---- */
 static inline uint64_t hkt_ticket(struct hkt_end *end)

@@ -13,10 +13,10 @@ int hkt_mem_alloc(void **ptr, size_t size)
     struct hkt_process *self;
 
     hkt_library_start();
-    if (!ptr || !size)
-        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_mem_alloc: %s", ptr ? "the size is 0" : "ptr is NULL");
+    if (!ptr)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_mem_alloc: ptr is NULL");
     HKT_TRY(hkt_process_self(&self));
-    HKT_TRY(hkt_segment_create(&segment, size, "memory"));
+    HKT_TRY(hkt_segment_create(&segment, size ? size : 1, "memory"));
     *ptr = segment->base;
     return HKT_OK;
 }
@@ -34,32 +34,95 @@ int hkt_mem_free(void *ptr)
     return HKT_OK;
 }
 
+/* ---- registrations ----------------------------------------------------------------------------------------------- */
+
+/* Handles are numbers, so that a stale one is recognised. */
+struct registration {
+    struct registration *next;
+    uintptr_t            handle;
+    const hkt_comm_t    *comm;
+    struct hkt_segment  *segment;
+};
+
+static struct registration *registrations;
+static uintptr_t            last_handle;
+static pthread_mutex_t      lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int adopt(void **handle, const hkt_comm_t *comm, void *ptr, size_t size)
+{
+    struct registration *r = hkt_alloc(sizeof(*r));
+    int                  rc;
+
+    if (!r)
+        return HKT_ERR_MEMORY;
+    rc = hkt_segment_adopt(&r->segment, ptr, size);
+    if (rc) {
+        hkt_free(r);
+        return rc;
+    }
+    r->comm = comm;
+    pthread_mutex_lock(&lock);
+    r->handle     = ++last_handle;
+    r->next       = registrations;
+    registrations = r;
+    *handle       = (void *)r->handle;
+    pthread_mutex_unlock(&lock);
+    return HKT_OK;
+}
+
+/* Takes one off the list: that of a handle, or any of the communicator when the handle is 0. */
+static struct registration *take(uintptr_t handle, const hkt_comm_t *comm)
+{
+    struct registration **at = &registrations, *found;
+
+    pthread_mutex_lock(&lock);
+    while (*at && ((*at)->comm != comm || (handle && (*at)->handle != handle)))
+        at = &(*at)->next;
+    found = *at;
+    if (found)
+        *at = found->next;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void release(struct registration *r)
+{
+    hkt_segment_free(r->segment);
+    hkt_free(r);
+}
+
+void hkt_deregister_all(const hkt_comm_t *comm)
+{
+    struct registration *r;
+
+    while ((r = take(0, comm)))
+        release(r);
+}
+
 int hkt_comm_register(void **handle, hkt_comm_t *comm, void *ptr, size_t size)
 {
-    struct hkt_end     *end;
-    struct hkt_segment *segment;
-    int                 rc;
+    struct hkt_end *end;
+    int             rc;
 
     if (!handle || !ptr || !size)
         return hkt_fail(HKT_ERR_ARGUMENT, "hkt_comm_register: %s", !handle ? "handle is NULL" : !ptr ? "ptr is NULL" : "the size is 0");
     HKT_TRY(hkt_enter(comm, &end));
-    rc = hkt_segment_adopt(&segment, ptr, size);
+    rc = adopt(handle, comm, ptr, size);
     hkt_leave(end);
-    if (rc)
-        return rc;
-    *handle = segment;
-    return HKT_OK;
+    return rc;
 }
 
 int hkt_comm_deregister(void *handle, hkt_comm_t *comm)
 {
-    struct hkt_segment *segment = handle;
-    struct hkt_end     *end;
+    struct registration *r = NULL;
+    struct hkt_end      *end;
 
-    if (!handle)
-        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_comm_deregister: handle is NULL");
     HKT_TRY(hkt_enter(comm, &end));
-    hkt_segment_free(segment);
+    if (handle)
+        r = take((uintptr_t)handle, comm);
+    if (r)
+        release(r);
     hkt_leave(end);
-    return HKT_OK;
+    return r ? HKT_OK
+             : hkt_fail(HKT_ERR_ARGUMENT, "hkt_comm_deregister: %p is no registration of this communicator, or is deregistered already", handle);
 }

@@ -62,10 +62,13 @@ static bool advance(struct entry *e, size_t i)
 /* Nothing moves: one turn of waiting for the word of one operation. */
 static void idle(struct entry *x, struct hkt_backoff *b, bool background, bool alone)
 {
-    struct hkt_communicator *c  = x->op.comm;
-    const int rc = hkt_backoff(background ? &c->background : &c->waiter, b, x->op.word, x->op.value, x->op.rank,
-                               alone ? HKT_SLEEP_NS : HKT_SLEEP_NS / 20);
+    struct hkt_communicator *c = x->op.comm;
+    int                      rc;
 
+    b->word  = x->op.word;
+    b->value = x->op.value;
+    b->rank  = x->op.rank;
+    rc       = hkt_backoff(background ? &c->background : &c->waiter, b, alone ? HKT_SLEEP_NS : HKT_SLEEP_NS / 20);
     if (rc) {
         x->code  = hkt_operation_lost(&x->op, rc, x->op.rank);
         x->state = OVER;
@@ -74,11 +77,11 @@ static void idle(struct entry *x, struct hkt_backoff *b, bool background, bool a
 
 static void run(struct entry *e, size_t n, bool background)
 {
-    struct hkt_backoff b    = {0};
+    struct hkt_backoff b    = {.polls = 0};
     size_t             left = n, turn = 0;
 
     while (left) {
-        bool          moved = false;
+        bool          moved   = false;
         struct entry *blocked = NULL;
 
         left = 0;
@@ -93,7 +96,7 @@ static void run(struct entry *e, size_t n, bool background)
                 blocked = &e[i];
         }
         if (moved)
-            b = (struct hkt_backoff){0};
+            b = (struct hkt_backoff){.polls = 0};
         else if (blocked)
             idle(blocked, &b, background, left == 1);
         turn++;

@@ -141,7 +141,18 @@ static void choose_homes(struct hkt_binder *b)
 /* ---- access ------------------------------------------------------------------------------------------------------ */
 
 /* Order of accesses within one step of the owner: sources are read, then places are written, then the stored value is read. */
-enum { READ_SOURCE, WRITE, READ_KEPT, PHASES };
+enum phase { READ_SOURCE, WRITE, READ_KEPT, PHASES };
+
+struct moment {
+    uint32_t   step; /* of the owner */
+    enum phase phase;
+};
+
+/* The kept step that does it. */
+struct actor {
+    int      rank;
+    uint32_t step;
+};
 
 /* In place, some chunks of IN are chunks of OUT: one name for both. It is assumed always: whether a rank works in place is its own affair. */
 static void canonical_place(const struct hkt_binder *b, struct hkt_bound *at)
@@ -173,7 +184,7 @@ static void canonical_place(const struct hkt_binder *b, struct hkt_bound *at)
     }
 }
 
-static void note(struct hkt_binder *b, struct hkt_bound at, uint32_t owner_step, int phase, int actor, uint32_t actor_step)
+static void note(struct hkt_binder *b, struct hkt_bound at, struct moment when, struct actor who)
 {
     struct hkt_access *a;
 
@@ -191,10 +202,10 @@ static void note(struct hkt_binder *b, struct hkt_bound at, uint32_t owner_step,
     canonical_place(b, &at);
     a  = &b->access[b->naccesses++];
     *a = (struct hkt_access){.place = (uint64_t)at.rank << 40 | (uint64_t)at.home << 38 | at.id,
-                             .order = (uint64_t)owner_step * PHASES + (uint64_t)phase,
-                             .actor = actor,
-                             .step  = (uint32_t)step_of(b, actor, actor_step)->number,
-                             .write = phase == WRITE};
+                             .order = (uint64_t)when.step * PHASES + when.phase,
+                             .actor = who.rank,
+                             .step  = (uint32_t)step_of(b, who.rank, who.step)->number,
+                             .write = when.phase == WRITE};
 }
 
 /* What one kept step reads and writes. */
@@ -203,17 +214,18 @@ static void note_step(struct hkt_binder *b, int r, uint32_t s)
     const struct hkt_schedule *sched = &b->rank[r].schedule;
     const struct hkt_step     *st    = &sched->step[s];
     const struct hkt_operand  *o     = hkt_sources(sched, st);
+    const struct actor         me    = {r, s};
     bool                       slot  = false;
 
     for (int i = 0; i < st->nsrc; i++) {
         const struct hkt_message *m = o[i].place == HKT_PEER ? &b->message[*message_of(b, r, &o[i])] : NULL;
 
         if (!m)
-            note(b, place(r, &o[i]), s, READ_SOURCE, r, s);
+            note(b, place(r, &o[i]), (struct moment){s, READ_SOURCE}, me);
         else if (m->kind == HKT_PUSH)
-            note(b, m->home, s, READ_KEPT, r, s);
+            note(b, m->home, (struct moment){s, READ_KEPT}, me);
         else
-            note(b, m->home, m->send, m->kind == HKT_PULL_SOURCE ? READ_SOURCE : READ_KEPT, r, s);
+            note(b, m->home, (struct moment){m->send, m->kind == HKT_PULL_SOURCE ? READ_SOURCE : READ_KEPT}, me);
     }
     o = hkt_destinations(sched, st);
     for (int i = 0; i < st->ndst; i++) {
@@ -223,9 +235,9 @@ static void note_step(struct hkt_binder *b, int r, uint32_t s)
             continue;
         slot |= m && m->kind == HKT_SLOT;
         if (!m)
-            note(b, place(r, &o[i]), s, WRITE, r, s);
+            note(b, place(r, &o[i]), (struct moment){s, WRITE}, me);
         else
-            note(b, m->home, m->kind == HKT_PUSH ? m->recv : s, WRITE, r, s);
+            note(b, m->home, (struct moment){m->kind == HKT_PUSH ? m->recv : s, WRITE}, me);
     }
 }
 

@@ -43,14 +43,14 @@ size_t hkt_call_extent(const struct hkt_call *c, bool out, int rank, int size)
     return end;
 }
 
-size_t hkt_call_traffic(const struct hkt_call *c, int size)
+size_t hkt_call_traffic(const struct hkt_call *c, size_t block, int size)
 {
     const struct hkt_collective *k  = &hkt_collective[c->coll];
     const size_t                 n  = (size_t)size;
     const size_t                 in = (k->in == HKT_BLOCKS ? n : k->in == HKT_BLOCK) * (k->in_root_only ? 1 : n);
     const size_t                 out = (k->out == HKT_BLOCKS ? n : k->out == HKT_BLOCK) * (k->out_root_only ? 1 : n);
 
-    return c->count * (in + out);
+    return block * (in + out);
 }
 
 void hkt_call_print(const struct hkt_call *c, char *text, size_t size)

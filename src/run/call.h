@@ -60,8 +60,8 @@ static inline bool hkt_has_out(const struct hkt_call *c, int rank)
 /* Elements in IN (out = false) or OUT of `rank`, from the start of the buffer to its last block's end. */
 size_t hkt_call_extent(const struct hkt_call *c, bool out, int rank, int size);
 
-/* Elements that all ranks together read and write at the least. */
-size_t hkt_call_traffic(const struct hkt_call *c, int size);
+/* Elements that all ranks together read and write at the least, with blocks of `block` elements. */
+size_t hkt_call_traffic(const struct hkt_call *c, size_t block, int size);
 
 /* "all_reduce of 1024 float32, sum" -- for sentences. */
 void hkt_call_print(const struct hkt_call *c, char *text, size_t size);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "language/dtype.h"
+#include "run/tune.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,25 +25,40 @@ static uint64_t hash_counts(const size_t *counts, int n)
     return h;
 }
 
-struct hkt_signature hkt_signature_make(const struct hkt_call *call, int size)
+enum { TYPE = 8, OP = 12, VECTOR = 15, HISTORY = 16 }; /* bit positions in hkt_signature.what */
+
+struct hkt_signature hkt_signature_make(struct hkt_communicator *c, const struct hkt_call *call)
 {
     struct hkt_signature s = {.count = call->count, .root = hkt_collective[call->coll].rooted ? call->root : 0};
 
-    s.what = (uint32_t)call->coll | (uint32_t)call->type << 8 | (uint32_t)(call->op == HKT_PREMUL_SUM ? HKT_OPS : call->op) << 16;
+    s.what = (uint32_t)call->coll | (uint32_t)call->type << TYPE | (uint32_t)(call->op == HKT_PREMUL_SUM ? HKT_OPS : call->op) << OP;
     if (call->arrays) { /* the same arrays on every rank; but in all_to_all_v, where the table tells */
-        s.what |= 1u << 24;
-        s.count = call->coll == HKT_COLL_ALL_TO_ALL ? 0 : hash_counts(hkt_array(call, HKT_IN_COUNTS, size), size);
+        s.what |= 1u << VECTOR;
+        s.count = call->coll == HKT_COLL_ALL_TO_ALL ? 0 : hash_counts(hkt_array(call, HKT_IN_COUNTS, c->size), c->size);
     }
+    s.what |= c->history & ~0u << HISTORY;
+    c->history = (c->history ^ s.what ^ (uint32_t)s.count ^ (uint32_t)(s.count >> 32) ^ (uint32_t)s.root << 8) * 2654435761u;
     return s;
+}
+
+static struct hkt_call call_of(const struct hkt_signature *s)
+{
+    const uint32_t   op   = s->what >> OP & 7;
+    const hkt_type_t type = (hkt_type_t)(s->what >> TYPE & 15);
+
+    return (struct hkt_call){.coll    = (enum hkt_coll)(s->what & 255),
+                             .type    = type,
+                             .count   = s->count,
+                             .element = hkt_type_size(type),
+                             .root    = s->root,
+                             .op      = op == HKT_OPS ? HKT_PREMUL_SUM : (hkt_op_t)op};
 }
 
 static void print_signature(const struct hkt_signature *s, char *text, size_t size)
 {
-    const uint32_t  op   = s->what >> 16 & 255;
-    struct hkt_call call = {.coll = (enum hkt_coll)(s->what & 255), .type = (hkt_type_t)(s->what >> 8 & 255), .count = s->count,
-                            .root = s->root, .op = op == HKT_OPS ? HKT_PREMUL_SUM : (hkt_op_t)op};
+    const struct hkt_call call = call_of(s);
 
-    if (s->what >> 24 & 1) /* the count is a hash */
+    if (s->what >> VECTOR & 1) /* the count is a hash */
         snprintf(text, size, "%s_v of %s, root %d, counts %016llx", hkt_coll_name[call.coll], hkt_type_name(call.type), s->root,
                  (unsigned long long)s->count);
     else
@@ -193,34 +209,70 @@ int hkt_communicator_lost(struct hkt_communicator *c, int why, int rank, const c
     }
 }
 
+int hkt_communicator_blame(struct hkt_communicator *c, int code, const char *what, uint64_t number)
+{
+    char sentence[HKT_SENTENCE];
+
+    if (hkt_communicator_state(c))
+        return hkt_communicator_dead(c);
+    for (int r = 0; r < c->size; r++)
+        if (!hkt_process_alive(c->peer[r].process))
+            return hkt_communicator_lost(c, HKT_WAIT_DEAD, r, what, number);
+    snprintf(sentence, sizeof(sentence), "%s", hkt_last_error());
+    return hkt_communicator_kill(c, code, "communicator %s: rank %d failed in %s, number %llu: %s", c->name, c->rank, what,
+                                 (unsigned long long)number, sentence);
+}
+
 /* ---- mismatch ---------------------------------------------------------------------------------------------------- */
 
 /* Would rank r, having made the call in its line, have seen the lines of all others? In the flat algorithm some only show. */
-static bool sees_all(const struct hkt_signature *s, int r)
+static bool sees_all(const struct hkt_communicator *c, int r, uint64_t number)
 {
-    const enum hkt_coll coll = (enum hkt_coll)(s->what & 255);
+    const struct hkt_signature *s    = &hkt_line_of(c, r, number)->signature;
+    const struct hkt_call       call = call_of(s);
 
-    if (!hkt_collective[coll].rooted)
+    if (hkt_load_acquire(&hkt_line_of(c, r, number)->number) != number)
+        return false;
+    if (!hkt_collective[call.coll].rooted || s->what >> VECTOR & 1 || !hkt_tune_flat(c, &call))
         return true;
-    return (coll == HKT_COLL_REDUCE || coll == HKT_COLL_GATHER) && r == s->root;
+    return (call.coll == HKT_COLL_REDUCE || call.coll == HKT_COLL_GATHER) && r == s->root;
 }
 
-int hkt_communicator_mismatch(struct hkt_communicator *c, const struct hkt_call *call, uint64_t number, int other)
+/* The first operation, of those whose lines still stand, in which rank `other` made another call than this one. */
+static uint64_t first_difference(const struct hkt_communicator *c, uint64_t number, int other)
 {
-    const struct hkt_signature mine = hkt_signature_make(call, c->size);
-    char                       here[160], there[160], who[128], self[128];
-    bool                       everybody = sees_all(&mine, c->rank);
+    uint64_t k = number > HKT_LINES ? number - HKT_LINES + 1 : 1;
 
-    print_signature(&mine, here, sizeof(here));
-    print_signature(&hkt_line_of(c, other, number)->signature, there, sizeof(there));
+    for (k = k > c->settled ? k : c->settled + 1; k < number; k++) {
+        const struct hkt_line *mine = hkt_line_of(c, c->rank, k), *theirs = hkt_line_of(c, other, k);
+
+        if (hkt_load_acquire(&theirs->number) == k && !hkt_signature_equal(&mine->signature, &theirs->signature))
+            break;
+    }
+    return k;
+}
+
+int hkt_communicator_mismatch(struct hkt_communicator *c, uint64_t number, int other)
+{
+    const uint64_t first     = first_difference(c, number, other);
+    bool           everybody = first == number;
+    char           here[160], there[160], who[128], self[128];
+
+    print_signature(&hkt_line_of(c, c->rank, first)->signature, here, sizeof(here));
+    print_signature(&hkt_line_of(c, other, first)->signature, there, sizeof(there));
     for (int r = 0; r < c->size && everybody; r++)
-        everybody = hkt_load_acquire(&hkt_line_of(c, r, number)->number) == number && sees_all(&hkt_line_of(c, r, number)->signature, r);
+        everybody = sees_all(c, r, number);
     hkt_communicator_who(c, c->rank, self, sizeof(self));
     hkt_communicator_who(c, other, who, sizeof(who));
-    if (everybody)
-        return hkt_fail(HKT_ERR_MISMATCH, "communicator %s, operation %llu: %s called %s, but %s called %s; nothing was done; make both ranks "
-                                          "call the same", c->name, (unsigned long long)number, self, here, who, there);
-    return hkt_communicator_kill(c, HKT_ERR_MISMATCH, "communicator %s, operation %llu: %s called %s, but %s called %s; the communicator cannot "
-                                                      "go on; make both ranks call the same", c->name, (unsigned long long)number, self,
-                                 here, who, there);
+    if (everybody) {
+        c->settled = number; /* everybody knows */
+        c->history = 0;
+        return hkt_fail(HKT_ERR_MISMATCH,
+                        "communicator %s, operation %llu: %s called %s, but %s called %s; nothing was done; make both ranks call the same",
+                        c->name, (unsigned long long)first, self, here, who, there);
+    }
+    return hkt_communicator_kill(c, HKT_ERR_MISMATCH,
+                                 "communicator %s, operation %llu: %s called %s, but %s called %s; the communicator cannot go on; make both "
+                                 "ranks call the same",
+                                 c->name, (unsigned long long)first, self, here, who, there);
 }

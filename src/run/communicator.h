@@ -57,6 +57,8 @@ struct hkt_communicator {
 
     uint64_t number;  /* of the last operation begun */
     uint64_t entered; /* every rank has entered this operation */
+    uint32_t history; /* hash of all calls so far: ranks that only showed their data once tell by it later that they differed */
+    uint64_t settled; /* the last operation that every rank knows to have differed */
     uint8_t  reach;   /* enum hkt_reach of the last operation in which every rank heard every other say it: the same everywhere */
 
     struct hkt_choice *choice; /* plans made so far, see tune.h */
@@ -91,6 +93,9 @@ int hkt_communicator_kill(struct hkt_communicator *c, int code, const char *form
 int hkt_communicator_state(const struct hkt_communicator *c);
 int hkt_communicator_dead(const struct hkt_communicator *c);
 
+/* An error of this rank alone, in an operation that others count on: it is the end for all. When a rank has died, that is the reason. */
+int hkt_communicator_blame(struct hkt_communicator *c, int code, const char *what, uint64_t number);
+
 /* Turns HKT_WAIT_* of a wait for `rank` in operation `number`, which is `what`, into the communicator's death and the code. */
 int hkt_communicator_lost(struct hkt_communicator *c, int why, int rank, const char *what, uint64_t number);
 
@@ -101,7 +106,8 @@ const char *hkt_communicator_who(const struct hkt_communicator *c, int rank, cha
 void hkt_communicator_report(const struct hkt_communicator *c, char *text, size_t size);
 
 /* ---- signatures ---- */
-struct hkt_signature hkt_signature_make(const struct hkt_call *call, int size);
+/* Of the next operation. */
+struct hkt_signature hkt_signature_make(struct hkt_communicator *c, const struct hkt_call *call);
 
 static inline bool hkt_signature_equal(const struct hkt_signature *a, const struct hkt_signature *b)
 {
@@ -110,7 +116,7 @@ static inline bool hkt_signature_equal(const struct hkt_signature *a, const stru
 
 /* Lines of other ranks did not match mine in operation `number`: writes the sentence with both sides, and decides whether the call or
  * the communicator is dead (docs/failures.md). Returns HKT_ERR_MISMATCH. */
-int hkt_communicator_mismatch(struct hkt_communicator *c, const struct hkt_call *call, uint64_t number, int other);
+int hkt_communicator_mismatch(struct hkt_communicator *c, uint64_t number, int other);
 
 /* ---- lines ---- */
 static inline struct hkt_line *hkt_line_of(const struct hkt_communicator *c, int rank, uint64_t number)

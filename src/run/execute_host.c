@@ -262,7 +262,7 @@ int hkt_execute_host(struct hkt_operation *op)
                 return rc;
             rc = run_step(op, st);
             if (rc)
-                return hkt_communicator_kill(op->comm, rc, "%s", hkt_last_error());
+                return hkt_operation_blame(op, rc);
             if (st->publish)
                 hkt_publish(&cell->progress, op->number << HKT_STEP_BITS | ((uint64_t)op->slice * p->nsteps + op->step + 1),
                             &cell->sleepers);

@@ -63,7 +63,7 @@ static void show(struct hkt_operation *op, size_t bytes)
     struct hkt_line         *line = hkt_line_of(c, c->rank, op->number);
     const bool               mine = bytes && hkt_has_in(call, c->rank);
 
-    line->signature = hkt_signature_make(call, c->size);
+    line->signature = hkt_signature_make(c, call);
     if (mine && in_line(call, bytes))
         memcpy(line->data, call->send, bytes);
     else if (mine) {
@@ -95,7 +95,7 @@ static int hear(struct hkt_operation *op, enum needs needs)
     }
     for (int r = first; r < end; r++)
         if (!hkt_signature_equal(&hkt_line_of(c, r, op->number)->signature, &mine))
-            return hkt_communicator_mismatch(c, op->call, op->number, r);
+            return hkt_communicator_mismatch(c, op->number, r);
     if (needs == EVERYBODY)
         c->entered = op->number;
     return 0;

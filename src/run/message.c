@@ -101,8 +101,9 @@ static int refused(struct hkt_operation *op, const struct hkt_mail *m)
     if (hkt_load_relaxed(&m->refused) != op->number)
         return 0;
     hkt_call_print(op->call, what, sizeof(what));
-    return hkt_fail(HKT_ERR_MISMATCH, "communicator %s: %s to %s, message %llu, was not received: that rank expected another count or type",
-                    c->name, what, hkt_communicator_who(c, op->call->root, who, sizeof(who)), (unsigned long long)op->number);
+    return hkt_fail(HKT_ERR_MISMATCH, "communicator %s, message %llu: rank %d called %s, but %s called recv of %llu %s; nothing was received",
+                    c->name, (unsigned long long)op->number, c->rank, what, hkt_communicator_who(c, op->call->root, who, sizeof(who)),
+                    (unsigned long long)m->wanted.count, hkt_type_name((hkt_type_t)m->wanted.what));
 }
 
 static int send_advance(struct hkt_operation *op)
@@ -187,6 +188,7 @@ static int refuse(struct hkt_operation *op, struct hkt_mail *m, const struct hkt
         return hkt_communicator_kill(c, HKT_ERR_MISMATCH,
                                      "communicator %s, message %llu: rank %d called %s, but %s called %s; the communicator cannot go on", c->name,
                                      (unsigned long long)op->number, c->rank, mine, who, theirs);
+    m->wanted = (struct hkt_signature){.count = op->call->count, .what = (uint32_t)op->call->type};
     hkt_store_release(&m->refused, op->number);
     hkt_publish(&m->taken, op->number, &c->peer[c->rank].cell->sleepers);
     return hkt_fail(HKT_ERR_MISMATCH, "communicator %s, message %llu: rank %d called %s, but %s called %s; nothing was received", c->name,
@@ -219,8 +221,8 @@ static int receive_advance(struct hkt_operation *op)
         rc = pull(op, m);
     else
         rc = fetch(op, line);
-    if (rc < 0 && !hkt_communicator_state(c))
-        return hkt_communicator_kill(c, rc, "%s", hkt_last_error());
+    if (rc < 0)
+        return hkt_operation_blame(op, rc);
     if (!rc)
         hkt_publish(&m->taken, op->number, &c->peer[c->rank].cell->sleepers);
     return rc;

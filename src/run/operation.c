@@ -26,6 +26,14 @@ int hkt_operation_lost(const struct hkt_operation *op, int why, int rank)
     return hkt_communicator_lost(op->comm, why, rank, what, op->number);
 }
 
+int hkt_operation_blame(const struct hkt_operation *op, int code)
+{
+    char what[128];
+
+    hkt_call_print(op->call, what, sizeof(what));
+    return hkt_communicator_blame(op->comm, code, what, op->number);
+}
+
 int hkt_operation_room(struct hkt_operation *op, uint64_t depth)
 {
     struct hkt_communicator *c    = op->comm;

@@ -50,8 +50,9 @@ static inline int hkt_operation_wait(struct hkt_operation *op, _Atomic uint64_t 
     return __builtin_expect(hkt_load_acquire(word) >= value, 1) ? 0 : hkt_operation_wait_slow(op, word, value, rank);
 }
 
-/* The communicator's death after HKT_WAIT_*. */
+/* The communicator's death after HKT_WAIT_*; after an error of this rank alone. */
 int hkt_operation_lost(const struct hkt_operation *op, int why, int rank);
+int hkt_operation_blame(const struct hkt_operation *op, int code);
 
 /* Waits until this rank may write what it keeps for the last `depth` operations: every rank must have entered number - depth + 1. */
 int hkt_operation_room(struct hkt_operation *op, uint64_t depth);

@@ -57,7 +57,7 @@ static void enter(struct hkt_operation *op)
             table(c, c->rank, op->number)[r] = (struct hkt_table_row){
                 hkt_array(call, HKT_IN_COUNTS, c->size)[r], hkt_array(call, HKT_IN_DISPLS, c->size)[r],
                 hkt_array(call, HKT_OUT_COUNTS, c->size)[r], hkt_array(call, HKT_OUT_DISPLS, c->size)[r]};
-    line->signature = hkt_signature_make(call, c->size);
+    line->signature = hkt_signature_make(c, call);
     line->entry     = (struct hkt_entry){.in_offset   = in.segment ? in.offset : in.address,
                                          .out_offset  = out.segment ? out.offset : out.address,
                                          .in_segment  = in.segment,
@@ -77,6 +77,19 @@ static char *base_of(const struct hkt_communicator *c, int r, uint32_t segment, 
     return p ? p : (char *)(uintptr_t)at.address;
 }
 
+/* The largest block of any rank, elements: the same on every rank, so what depends on it is too. */
+static size_t largest_block(const struct hkt_operation *op)
+{
+    const struct hkt_communicator *c     = op->comm;
+    size_t                         block = op->call->count;
+
+    if (op->call->coll == HKT_COLL_ALL_TO_ALL && op->call->arrays) /* its counts differ from rank to rank */
+        for (int r = block = 0; r < c->size; r++)
+            for (int p = 0; p < c->size; p++)
+                block = table(c, r, op->number)[p].in_count > block ? table(c, r, op->number)[p].in_count : block;
+    return block;
+}
+
 /* All lines are there: do they match, and how is everybody reached? */
 static int compare(struct hkt_operation *op, enum hkt_reach *reach)
 {
@@ -88,7 +101,7 @@ static int compare(struct hkt_operation *op, enum hkt_reach *reach)
         const struct hkt_line *line = hkt_line_of(c, r, op->number);
 
         if (!hkt_signature_equal(&line->signature, &mine))
-            return hkt_communicator_mismatch(c, op->call, op->number, r);
+            return hkt_communicator_mismatch(c, op->number, r);
         if ((enum hkt_reach)line->entry.reach > *reach)
             *reach = (enum hkt_reach)line->entry.reach;
     }
@@ -102,43 +115,30 @@ static int compare(struct hkt_operation *op, enum hkt_reach *reach)
     c->in[c->rank]  = (char *)(uintptr_t)op->call->send;
     c->out[c->rank] = op->call->recv;
     c->reach        = (uint8_t)*reach;
-    *reach          = hkt_tune_reach(op->call, c->size, *reach);
     return 0;
 }
 
-/* all_to_all_v: what I send to r must be what r expects from me. The others know nothing of such a difference, so it is the end. */
-static int compare_tables(struct hkt_operation *op)
+/* all_to_all_v: what each rank sends to each other must be what that one expects. Every rank looks at all pairs, so all find the same. */
+static int compare_tables(const struct hkt_operation *op)
 {
-    struct hkt_communicator *c = op->comm;
-    char                     who[128];
+    const struct hkt_communicator *c = op->comm;
+    char                           sender[128], receiver[128];
 
-    for (int r = 0; r < c->size; r++) {
-        const struct hkt_table_row *mine = &table(c, c->rank, op->number)[r], *theirs = &table(c, r, op->number)[c->rank];
+    for (int from = 0; from < c->size; from++)
+        for (int to = 0; to < c->size; to++) {
+            const uint64_t sent = table(c, from, op->number)[to].in_count, expected = table(c, to, op->number)[from].out_count;
 
-        if (mine->in_count != theirs->out_count || mine->out_count != theirs->in_count)
-            return hkt_communicator_kill(
-                c, HKT_ERR_MISMATCH,
-                "communicator %s, operation %llu, all_to_all_v: rank %d sends %llu and receives %llu elements where %s receives %llu and "
-                "sends %llu; make the counts of both ranks agree",
-                c->name, (unsigned long long)op->number, c->rank, (unsigned long long)mine->in_count,
-                (unsigned long long)mine->out_count, hkt_communicator_who(c, r, who, sizeof(who)),
-                (unsigned long long)theirs->out_count, (unsigned long long)theirs->in_count);
-    }
+            if (sent == expected)
+                continue;
+            hkt_communicator_who(c, from, sender, sizeof(sender));
+            hkt_communicator_who(c, to, receiver, sizeof(receiver));
+            return hkt_fail(HKT_ERR_MISMATCH,
+                            "communicator %s, operation %llu, all_to_all_v: %s sends %llu elements to %s, which expects %llu; nothing was done; make "
+                            "the counts of both agree",
+                            c->name, (unsigned long long)op->number, sender, (unsigned long long)sent, receiver,
+                            (unsigned long long)expected);
+        }
     return 0;
-}
-
-/* The longest chunk of any rank, elements: it decides the number of slices. */
-static size_t longest_chunk(const struct hkt_operation *op)
-{
-    const struct hkt_communicator *c     = op->comm;
-    const struct hkt_call         *call  = op->call;
-    size_t                         block = call->count; /* the largest block, by definition */
-
-    if (call->coll == HKT_COLL_ALL_TO_ALL && call->arrays)
-        for (int r = 0; r < c->size; r++)
-            for (int p = 0; p < c->size; p++)
-                block = table(c, r, op->number)[p].in_count > block ? table(c, r, op->number)[p].in_count : block;
-    return hkt_part_begin(block, op->plan->chunks, 1);
 }
 
 /* Bytes of staging memory that the plan needs; the same on every rank. */
@@ -149,10 +149,10 @@ static size_t staging_bytes(const struct hkt_operation *op)
     return !op->plan->slots ? 0 : least > hkt_options()->staging ? least : hkt_options()->staging;
 }
 
-static void cut_slices(struct hkt_operation *op)
+static void cut_slices(struct hkt_operation *op, size_t block)
 {
     const size_t wide    = op->wide > op->element ? op->wide : op->element;
-    const size_t longest = longest_chunk(op);
+    const size_t longest = hkt_part_begin(block, op->plan->chunks, 1); /* chunk */
 
     op->slices         = longest != 0;
     op->slice_elements = longest;
@@ -168,16 +168,18 @@ static int plan(struct hkt_operation *op)
     struct hkt_communicator *c    = op->comm;
     const struct hkt_call   *call = op->call;
     enum hkt_reach           reach;
+    size_t                   block;
 
     op->wide = hkt_wide_size(call->type, call->op);
     HKT_TRY(compare(op, &reach));
     if (call->coll == HKT_COLL_ALL_TO_ALL && call->arrays)
         HKT_TRY(compare_tables(op));
     c->entered = op->number;
-    HKT_TRY(hkt_tune_plan(c, call, reach, &op->plan));
-    op->stream = hkt_call_traffic(call, c->size) * op->element >= c->nontemporal;
+    block = largest_block(op);
+    HKT_TRY(hkt_tune_plan(c, call, hkt_tune_reach(c, call, block, reach), block, &op->plan));
+    op->stream = hkt_call_traffic(call, block, c->size) * op->element >= c->nontemporal;
     op->step = op->wait = op->slice = 0;
-    cut_slices(op);
+    cut_slices(op, block);
     return 0;
 }
 
@@ -219,12 +221,10 @@ static int hear(struct hkt_operation *op)
     return 0;
 }
 
-/* An error of this rank alone, after the others have begun to count on it. */
+/* A mismatch is told by both sides already; anything else that goes wrong here is this rank's alone. */
 static int fatal(struct hkt_operation *op, int rc)
 {
-    if (rc == HKT_ERR_MEMORY || rc == HKT_ERR_SYSTEM)
-        return hkt_communicator_kill(op->comm, rc, "%s", hkt_last_error());
-    return rc;
+    return rc == HKT_IN_PROGRESS || rc == HKT_ERR_MISMATCH ? rc : hkt_operation_blame(op, rc);
 }
 
 int hkt_scheduled_advance(struct hkt_operation *op)

@@ -30,7 +30,7 @@ enum {
 /* What a rank was asked to do, as two words that must be equal on every rank. */
 struct hkt_signature {
     uint64_t count;
-    uint32_t what; /* collective, type, operator: hkt_signature_make() */
+    uint32_t what; /* collective, type, operator, and a hash of all earlier calls: hkt_signature_make() */
     int32_t  root;
 };
 
@@ -66,7 +66,8 @@ struct hkt_mail {
     _Alignas(HKT_APART) struct hkt_line line[HKT_MAIL_LINES]; /* by the sender */
     _Alignas(HKT_APART) _Atomic uint64_t pushed;              /* by the sender: slices of the current large message in the banks */
     _Alignas(HKT_APART) _Atomic uint64_t taken;               /* by the receiver: messages it is done with */
-    _Atomic uint64_t                     refused;             /* by the receiver: number of a message that did not match */
+    struct hkt_signature                 wanted;              /* by the receiver: of the message it refused */
+    _Atomic uint64_t                     refused;             /* by the receiver: number of that message */
     _Alignas(HKT_APART) _Atomic uint64_t pulled;              /* by the receiver: slices */
 };
 

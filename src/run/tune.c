@@ -57,11 +57,15 @@ bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *c
     return bytes <= most && (call->coll >= HKT_COLL_SCHEDULED || !forced[call->coll] || !call->count);
 }
 
-enum hkt_reach hkt_tune_reach(const struct hkt_call *call, int size, enum hkt_reach reach)
+/* Bytes of the vector, or of the blocks of all ranks. */
+static size_t whole(const struct hkt_communicator *comm, const struct hkt_call *call, size_t block)
 {
-    const size_t bytes = call->count * call->element * (hkt_collective[call->coll].vector ? 1 : (size_t)size);
+    return block * call->element * (hkt_collective[call->coll].vector ? 1 : (size_t)comm->size);
+}
 
-    return reach == HKT_REACH_READ && bytes < READ_LEAST ? HKT_REACH_STAGE : reach;
+enum hkt_reach hkt_tune_reach(const struct hkt_communicator *comm, const struct hkt_call *call, size_t block, enum hkt_reach reach)
+{
+    return reach == HKT_REACH_READ && whole(comm, call, block) < READ_LEAST ? HKT_REACH_STAGE : reach;
 }
 
 const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order)
@@ -128,10 +132,11 @@ static int build(struct hkt_communicator *comm, struct hkt_choice *key, double b
     return 0;
 }
 
-int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_reach reach, const struct hkt_plan **plan)
+int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_reach reach, size_t block,
+                  const struct hkt_plan **plan)
 {
     const enum hkt_coll coll  = call->coll == HKT_COLL_SPLIT ? HKT_COLL_ALL_GATHER : call->coll;
-    const size_t        bytes = call->count * call->element * (hkt_collective[coll].vector ? 1 : (size_t)comm->size);
+    const size_t        bytes = whole(comm, call, block);
     struct hkt_choice   key   = {.coll = (uint8_t)coll, .reach = (uint8_t)reach, .root = call->root};
 
     key.magnitude = (uint8_t)(64 - __builtin_clzll(bytes | 1));

@@ -1,0 +1,157 @@
+/* hkt-info.c -- shows what Hocket sees and would do: the machine, its options, its algorithms, the plan for a call. */
+#include "base/option.h"
+#include "face/library.h"
+#include "flags.h"
+#include "info.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct {
+    bool        options, man, algorithms, topology;
+    const char *plan, *svg;
+    long        ranks, root, rank;
+    size_t      bytes;
+    int         order;
+} set = {.ranks = 4, .bytes = 1 << 20};
+
+static const struct flag rows[] = {
+    {0, "options", FLAG_ON, &set.options, 0, 0, NULL, "Every option (HKT_* variable): value, default, range, meaning."},
+    {0, "algorithms", FLAG_ON, &set.algorithms, 0, 0, NULL,
+     "What each algorithm would cost for -n ranks and -b bytes."},
+    {0, "plan", FLAG_TEXT, &set.plan, 0, 0, "COLLECTIVE", "How a call of it over -n ranks with -b bytes would be run."},
+    {0, "topology", FLAG_ON, &set.topology, 0, 0, NULL, "The machine as a tree: packages, memory, caches, cores."},
+    {0, "svg", FLAG_TEXT, &set.svg, 0, 0, "FILE", "Draws the topology."},
+    {'n', "ranks", FLAG_INTEGER, &set.ranks, 1, 65536, "N", "Ranks of the call, all on one machine."},
+    {'b', "bytes", FLAG_BYTES, &set.bytes, 0, 0x1p62, "BYTES", "Bytes of the call: of the vector, or of all blocks."},
+    {0, "rank", FLAG_INTEGER, &set.rank, 0, 65535, "R", "Whose part of the plan is shown."},
+    {'r', "root", FLAG_INTEGER, &set.root, 0, 65535, "R", "Root, where the collective has one."},
+    {0, "order", FLAG_WORD, &set.order, 0, 0, "canonical|any",
+     "Order of the reduction that the communicator asks for."},
+    {0, "man-options", FLAG_ON, &set.man, 0, 0, NULL, "The options as a part of a manual page."},
+};
+
+static const struct flags flags = {"hkt-info",
+                                   "[flags]",
+                                   "Shows what Hocket finds on this machine and what it would do there.",
+                                   rows,
+                                   sizeof(rows) / sizeof(rows[0]),
+                                   false};
+
+static const char *shorten(double value, const char *const *unit, int units, double step, char text[32])
+{
+    int i = 0;
+
+    for (; i < units - 1 && value >= step * 0.9995; i++)
+        value /= step;
+    snprintf(text, 32, "%.4g %s", value, unit[i]);
+    return text;
+}
+
+const char *info_bytes(double bytes, char text[32])
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+
+    return shorten(bytes, unit, 7, 1024, text);
+}
+
+const char *info_seconds(double seconds, char text[32])
+{
+    static const char *const unit[] = {"ns", "us", "ms", "s"};
+
+    return shorten(seconds * 1e9, unit, 4, 1000, text);
+}
+
+/* ---- options ----------------------------------------------------------------------------------------------------- */
+
+/* "0.1 to 1e+06 seconds", "off|on" */
+static void print_range(const struct hkt_option_row *row, char *text, size_t size)
+{
+    char low[32], high[32];
+
+    if (row->kind == HKT_OPTION_TEXT || row->kind == HKT_OPTION_CHOICE)
+        snprintf(text, size, "%s", row->unit);
+    else if (row->kind == HKT_OPTION_BYTES)
+        snprintf(text, size, "%s to %s", info_bytes(row->min, low), info_bytes(row->max, high));
+    else
+        snprintf(text, size, "%.10g to %.10g %s", row->min, row->max, row->unit);
+}
+
+static int print_options(void)
+{
+    char value[300], range[160];
+
+    printf("%-18s %-14s %-14s %s\n", "option", "value", "default", "range");
+    for (size_t i = 0; i < hkt_option_count; i++) {
+        const struct hkt_option_row *row = &hkt_option_table[i];
+
+        hkt_option_print(row, value, sizeof(value));
+        print_range(row, range, sizeof(range));
+        printf("%-18s %-14s %-14s %s\n    %s\n", row->name, value[0] ? value : "-",
+               row->initial[0] ? row->initial : "-", range, row->doc);
+    }
+    return 0;
+}
+
+static void print_roff(const char *text)
+{
+    for (; *text; text++)
+        printf(*text == '-' ? "\\-" : *text == '\\' ? "\\e" : "%c", *text);
+}
+
+static int print_man(void)
+{
+    char range[160];
+
+    for (size_t i = 0; i < hkt_option_count; i++) {
+        const struct hkt_option_row *row = &hkt_option_table[i];
+
+        print_range(row, range, sizeof(range));
+        printf(".TP\n.B %s\n", row->name);
+        print_roff(row->doc);
+        printf("\nRange: ");
+        print_roff(range);
+        printf("; default: ");
+        print_roff(row->initial[0] ? row->initial : "none");
+        printf(".\n");
+    }
+    return 0;
+}
+
+/* ---- main -------------------------------------------------------------------------------------------------------- */
+
+static enum hkt_coll collective(const char *name)
+{
+    for (int c = 0; c < HKT_COLL_SCHEDULED; c++)
+        if (strcmp(name, hkt_coll_name[c]) == 0)
+            return (enum hkt_coll)c;
+    flags_fail(&flags,
+               "--plan %s: one of all_reduce, reduce_scatter, all_gather, reduce, broadcast, gather, scatter and "
+               "all_to_all is expected",
+               name);
+}
+
+int main(int argc, char **argv)
+{
+    const int        first = flags_parse(&flags, argc, argv);
+    struct hkt_shape shape = {.size = (int)set.ranks, .rank = (int)set.rank, .root = (int)set.root};
+
+    if (first < argc)
+        flags_fail(&flags, "%s means nothing here", argv[first]);
+    if (set.root >= set.ranks || set.rank >= set.ranks)
+        flags_fail(&flags, "--root and --rank must be below --ranks %ld", set.ranks);
+    if (set.man)
+        return print_man();
+    hkt_library_start();
+    if (set.options)
+        return print_options();
+    if (set.topology || set.svg)
+        return info_topology(set.svg);
+    if (set.plan) {
+        shape.coll = collective(set.plan);
+        return info_plan(&shape, set.bytes, (hkt_order_t)set.order);
+    }
+    if (set.algorithms)
+        return info_algorithms(&shape, set.bytes, (hkt_order_t)set.order);
+    return info_machine();
+}

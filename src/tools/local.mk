@@ -1,0 +1,40 @@
+# src/tools: what is installed to be run. hkt-perf is an ordinary user of the library; the others look inside.
+bin_PROGRAMS += hkt-run hkt-perf hkt-info
+
+hkt_run_SOURCES = \
+	src/tools/hkt-run.c \
+	src/tools/flags.c src/tools/flags.h \
+	src/tools/run_output.c src/tools/run_output.h \
+	src/tools/run_ranks.c src/tools/run_ranks.h
+hkt_run_LDADD = libcore.la
+
+hkt_perf_SOURCES = \
+	src/tools/flags.c src/tools/flags.h \
+	src/tools/perf.h \
+	src/tools/perf_cases.c \
+	src/tools/perf_main.c \
+	src/tools/perf_measure.c \
+	src/tools/perf_output.c \
+	src/tools/perf_verify.c \
+	src/tools/svg.c src/tools/svg.h
+hkt_perf_LDADD = libhocket.la -lm
+
+hkt_info_SOURCES = \
+	src/tools/hkt-info.c \
+	src/tools/flags.c src/tools/flags.h \
+	src/tools/info.h \
+	src/tools/info_machine.c \
+	src/tools/info_plan.c \
+	src/tools/info_topology.c \
+	src/tools/svg.c src/tools/svg.h
+hkt_info_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
+hkt_info_LDADD = libcore.la $(HWLOC_LIBS) -lm
+
+bin_PROGRAMS += hkt-verify
+hkt_verify_SOURCES = \
+	src/tools/flags.c src/tools/flags.h \
+	src/tools/hkt-verify.c \
+	src/tools/verify.h \
+	src/tools/verify_print.c \
+	src/tools/verify_sweep.c
+hkt_verify_LDADD = libcore.la
