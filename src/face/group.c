@@ -19,6 +19,8 @@ static _Thread_local struct {
     char                sentence[HKT_SENTENCE];
 } group;
 
+enum { KEPT = 64 };
+
 int hkt_group_begin(void)
 {
     hkt_group_depth++;
@@ -118,15 +120,19 @@ int hkt_group_end(void)
         return hkt_fail(HKT_ERR_USAGE, "hkt_group_end without hkt_group_begin");
     if (--hkt_group_depth)
         return HKT_OK;
-    group.pending = NULL;
-    group.n = group.cap = 0;
-    group.code          = 0;
+    /* The array stays for the next group of this thread, unless it is large. A call of this group cannot begin one. */
+    group.n    = 0;
+    group.code = 0;
     if (code) {
         hkt_fail_quiet(code, group.sentence);
         for (size_t i = 0; i < n; i++)
             hkt_call_release(&pending[i].call);
     } else if (n)
         code = start(pending, n);
-    hkt_free(pending);
+    if (group.cap > KEPT) {
+        hkt_free(group.pending);
+        group.pending = NULL;
+        group.cap     = 0;
+    }
     return code;
 }

@@ -131,7 +131,7 @@ int hkt_communicator_attach(struct hkt_communicator *c, uint32_t id)
         struct hkt_peer *p = &c->peer[r];
 
         p->cell        = (struct hkt_cell *)((char *)c->shared + c->layout.cells) + r;
-        p->eager       = (unsigned char *)c->shared + c->layout.eager + (size_t)r * HKT_EAGER_BANKS * HKT_EAGER;
+        p->banks       = (struct hkt_banks *)((char *)c->shared + c->layout.eager) + r;
         c->sleepers[r] = &p->cell->sleepers;
     }
     return 0;

@@ -113,14 +113,21 @@ static void turns(struct hkt_pending *pending, size_t n, bool wait)
             hkt_turn_pass(pending[i].end, 1);
 }
 
+enum { FEW = 8 }; /* operations that need no allocation */
+
 int hkt_run_together(struct hkt_pending *pending, size_t n, bool background)
 {
-    struct entry *e = hkt_alloc(n * sizeof(*e));
+    struct entry  few[FEW];
+    struct entry *e  = n <= FEW ? few : hkt_alloc(n * sizeof(*e));
     int           rc = e ? 0 : HKT_ERR_MEMORY;
 
     turns(pending, n, true);
-    for (size_t i = 0; e && i < n; i++)
+    for (size_t i = 0; e && i < n; i++) {
         e[i].pending = &pending[i];
+        e[i].state   = WAITING;
+        e[i].code    = 0;
+        e[i].op.word = NULL;
+    }
     if (e)
         run(e, n, background);
     for (size_t i = 0; i < n; i++) {
@@ -129,6 +136,7 @@ int hkt_run_together(struct hkt_pending *pending, size_t n, bool background)
         hkt_call_release(&pending[i].call);
     }
     turns(pending, n, false);
-    hkt_free(e);
+    if (e != few)
+        hkt_free(e);
     return rc;
 }

@@ -208,6 +208,21 @@ static void note(struct hkt_binder *b, struct hkt_bound at, struct moment when, 
                              .write = when.phase == WRITE};
 }
 
+/* In place the step copies a chunk onto itself, else to other memory: whoever reads the chunk gets the same value before and after. */
+static bool onto_itself(const struct hkt_binder *b, int r, const struct hkt_step *st, const struct hkt_operand *dst)
+{
+    const struct hkt_operand *src = hkt_sources(&b->rank[r].schedule, st);
+    struct hkt_bound          from, to;
+
+    if (st->nsrc != 1 || src->place == HKT_PEER || dst->place == HKT_PEER)
+        return false;
+    from = place(r, src);
+    to   = place(r, dst);
+    canonical_place(b, &from);
+    canonical_place(b, &to);
+    return from.home == to.home && from.id == to.id;
+}
+
 /* What one kept step reads and writes. */
 static void note_step(struct hkt_binder *b, int r, uint32_t s)
 {
@@ -231,7 +246,7 @@ static void note_step(struct hkt_binder *b, int r, uint32_t s)
     for (int i = 0; i < st->ndst; i++) {
         const struct hkt_message *m = o[i].place == HKT_PEER ? &b->message[*message_of(b, r, &o[i])] : NULL;
 
-        if (!stores(b, r, s, &o[i]) || (m && m->kind == HKT_SLOT && slot))
+        if (!stores(b, r, s, &o[i]) || (m && m->kind == HKT_SLOT && slot) || onto_itself(b, r, st, &o[i]))
             continue;
         slot |= m && m->kind == HKT_SLOT;
         if (!m)

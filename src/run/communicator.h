@@ -18,7 +18,7 @@ struct hkt_peer {
     struct hkt_process         *process;
     const struct hkt_transport *transport;
     struct hkt_cell            *cell;
-    unsigned char              *eager;
+    struct hkt_banks           *banks;
     char                       *staging; /* own mapping of its staging memory, once that was needed */
     size_t                      staging_size;
 };

@@ -50,9 +50,11 @@ static bool in_line(const struct hkt_call *call, size_t bytes)
     return bytes <= HKT_INLINE && call->op != HKT_PREMUL_SUM;
 }
 
-static unsigned char *bank(const struct hkt_communicator *c, int rank, uint64_t number)
+static unsigned char *bank(const struct hkt_communicator *c, int rank, uint64_t number, size_t bytes)
 {
-    return c->peer[rank].eager + number % HKT_EAGER_BANKS * HKT_EAGER;
+    struct hkt_banks *b = c->peer[rank].banks;
+
+    return bytes <= HKT_SMALL ? b->small[number % HKT_LINES] : b->eager[number % HKT_EAGER_BANKS];
 }
 
 /* Writes my line, and my bank when the line is too small. */
@@ -67,7 +69,7 @@ static void show(struct hkt_operation *op, size_t bytes)
     if (mine && in_line(call, bytes))
         memcpy(line->data, call->send, bytes);
     else if (mine) {
-        memcpy(bank(c, c->rank, op->number), call->send, bytes);
+        memcpy(bank(c, c->rank, op->number, bytes), call->send, bytes);
         line->entry.scale = call->scale;
         line->entry.reach = (uint32_t)hkt_buffer_reach(c, call);
     }
@@ -119,7 +121,7 @@ static const unsigned char *shown(const struct hkt_operation *op, int r, size_t 
 
     if (r == c->rank)
         return op->call->send;
-    return in_line(op->call, bytes) ? hkt_line_of(c, r, op->number)->data : bank(c, r, op->number);
+    return in_line(op->call, bytes) ? hkt_line_of(c, r, op->number)->data : bank(c, r, op->number, bytes);
 }
 
 static void fold(struct hkt_operation *op, size_t bytes, size_t skip)
@@ -176,7 +178,7 @@ int hkt_flat_advance(struct hkt_operation *op)
     int                    rc;
 
     if (op->phase == ROOM) {
-        rc = hkt_operation_room(op, in_line(call, bytes) ? HKT_LINES : HKT_EAGER_BANKS);
+        rc = hkt_operation_room(op, bytes <= HKT_SMALL ? HKT_LINES : HKT_EAGER_BANKS);
         if (rc)
             return rc;
         show(op, bytes);

@@ -1,9 +1,9 @@
 /* message.c -- send and receive between two ranks: a ring of lines per direction (shared.h, struct hkt_mail).
  *
- *   small   the data goes with the line, or in an eager bank; the sender goes on at once
+ *   small   up to 40 bytes: the data goes with the line, the sender goes on at once
  *   mapped  the line says where the data is; the receiver copies it, the sender waits until it is taken
  *   read    the same, by process_vm_readv
- *   staged  the sender pushes slices through the banks, the receiver pulls them
+ *   staged  all else: the sender pushes slices through the banks and goes on when all are in; the receiver pulls them
  *
  * Message k of a direction uses line k % HKT_MAIL_LINES, free again once the receiver has taken k - HKT_MAIL_LINES.
  */
@@ -11,6 +11,7 @@
 #include "language/dtype.h"
 #include "run/buffer.h"
 #include "run/operation.h"
+#include "run/tune.h"
 
 #include <string.h>
 
@@ -26,12 +27,6 @@ static unsigned char *mail_bank(const struct hkt_communicator *c, int from, int 
 {
     return (unsigned char *)c->shared + c->layout.mail_banks +
            (((size_t)from * (size_t)c->size + (size_t)to) * HKT_MAIL_BANKS + i % HKT_MAIL_BANKS) * HKT_EAGER;
-}
-
-/* How much fits in an eager bank with the line's data not needed for it. */
-static bool small(size_t bytes)
-{
-    return bytes <= HKT_EAGER;
 }
 
 static size_t bytes_of(const struct hkt_operation *op)
@@ -80,10 +75,8 @@ static void post(struct hkt_operation *op, struct hkt_mail *m)
     if (bytes <= HKT_INLINE) {
         if (bytes)
             memcpy(line->data, op->call->send, bytes);
-    } else if (small(bytes))
-        op->phase = PUSH;
-    else {
-        line->entry = (struct hkt_entry){.reach = (uint32_t)hkt_buffer_locate(c, op->call->send, bytes, &at)};
+    } else {
+        line->entry = (struct hkt_entry){.reach = (uint32_t)hkt_tune_message(hkt_buffer_locate(c, op->call->send, bytes, &at), bytes)};
         line->entry.in_segment = at.segment;
         line->entry.in_offset  = at.segment ? at.offset : at.address;
         if (line->entry.reach == HKT_REACH_STAGE)
@@ -121,13 +114,9 @@ static int send_advance(struct hkt_operation *op)
         }
         post(op, m);
     }
-    if (op->phase == PUSH) {
-        rc = push(op, m);
-        if (rc)
-            return rc;
-        op->phase = WAIT_TAKEN;
-    }
-    if (small(bytes_of(op)))
+    if (op->phase == PUSH)
+        return push(op, m);
+    if (bytes_of(op) <= HKT_INLINE)
         return 0;
     rc = hkt_operation_wait(op, &m->taken, op->number, to);
     return rc ? rc : refused(op, m);
@@ -179,7 +168,7 @@ static int refuse(struct hkt_operation *op, struct hkt_mail *m, const struct hkt
     struct hkt_communicator *c     = op->comm;
     const struct hkt_call    there = {.coll = HKT_COLL_SEND, .type = (hkt_type_t)line->signature.what, .count = line->signature.count};
     char                     mine[128], theirs[128], who[128];
-    const bool               gone = small(there.count * hkt_type_size(there.type)) || line->entry.reach == HKT_REACH_STAGE;
+    const bool               gone = there.count * hkt_type_size(there.type) <= HKT_INLINE || line->entry.reach == HKT_REACH_STAGE;
 
     hkt_call_print(op->call, mine, sizeof(mine));
     hkt_call_print(&there, theirs, sizeof(theirs));
@@ -217,7 +206,7 @@ static int receive_advance(struct hkt_operation *op)
     if (bytes <= HKT_INLINE) {
         if (bytes)
             memcpy(op->call->recv, line->data, bytes);
-    } else if (small(bytes) || line->entry.reach == HKT_REACH_STAGE)
+    } else if (line->entry.reach == HKT_REACH_STAGE)
         rc = pull(op, m);
     else
         rc = fetch(op, line);

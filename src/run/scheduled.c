@@ -176,7 +176,7 @@ static int plan(struct hkt_operation *op)
         HKT_TRY(compare_tables(op));
     c->entered = op->number;
     block = largest_block(op);
-    HKT_TRY(hkt_tune_plan(c, call, hkt_tune_reach(c, call, block, reach), block, &op->plan));
+    HKT_TRY(hkt_tune_plan(c, call, hkt_tune_reach(call, block, reach), block, &op->plan));
     op->stream = hkt_call_traffic(call, block, c->size) * op->element >= c->nontemporal;
     op->step = op->wait = op->slice = 0;
     cut_slices(op, block);

@@ -15,8 +15,9 @@
 #include <stdint.h>
 
 enum {
-    HKT_LINES        = 16,   /* operations that a rank can be ahead of the slowest reader of its lines */
-    HKT_INLINE       = 40,   /* bytes of data in a line */
+    HKT_LINES        = 64,    /* operations that a rank can be ahead of the slowest reader of its lines */
+    HKT_INLINE       = 40,    /* bytes of data in a line */
+    HKT_SMALL        = 1024,  /* bytes of data in a small bank; there is one per line */
     HKT_EAGER        = 16384, /* bytes of data in an eager bank */
     HKT_EAGER_BANKS  = 4,
     HKT_MAIL_LINES   = 16, /* messages that fit between two ranks */
@@ -51,6 +52,11 @@ struct hkt_line {
     };
 };
 _Static_assert(sizeof(struct hkt_line) == 64, "one cache line");
+
+/* One rank's data that does not fit in its lines. */
+struct hkt_banks {
+    unsigned char small[HKT_LINES][HKT_SMALL], eager[HKT_EAGER_BANKS][HKT_EAGER];
+};
 
 /* One rank's part. */
 struct hkt_cell {
@@ -95,7 +101,7 @@ static inline struct hkt_shared_layout hkt_shared_layout(size_t n)
     l.tables     = (l.cells + n * sizeof(struct hkt_cell) + 4095) & ~(size_t)4095;
     l.mail       = (l.tables + n * n * HKT_TABLES * sizeof(struct hkt_table_row) + 4095) & ~(size_t)4095;
     l.eager      = (l.mail + n * n * sizeof(struct hkt_mail) + 4095) & ~(size_t)4095;
-    l.mail_banks = l.eager + n * HKT_EAGER_BANKS * (size_t)HKT_EAGER;
+    l.mail_banks = l.eager + n * sizeof(struct hkt_banks);
     l.size       = l.mail_banks + n * n * HKT_MAIL_BANKS * (size_t)HKT_EAGER;
     return l;
 }

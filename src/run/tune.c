@@ -14,9 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes. FLAT_MAPPED: above it, two synchronisations on mapped buffers beat one and a copy, when every rank has a core. READ_LEAST: below it,
- * staging beats a system call per read. */
-enum { FLAT_MAPPED = 2048, READ_LEAST = 1 << 20 };
+/* Bytes. FLAT_MAPPED: above it, two synchronisations on mapped buffers beat one and a copy, when every rank has a core. READ_LEAST: from such
+ * blocks on, plain memory is copied from by system call: one copy instead of two. Reductions go through staging at every size: reading
+ * would be a copy more, into scratch. */
+enum { FLAT_MAPPED = 2048, READ_LEAST = 32768 };
 
 /* One host: a cache line takes 50 to 240 ns, a core copies about 10 GB/s and reduces a little slower. */
 const struct hkt_link hkt_tune_local_link = {.alpha = 300e-9, .gap = 20e-9, .beta = 0.1e-9, .gamma = 0.05e-9};
@@ -63,9 +64,16 @@ static size_t whole(const struct hkt_communicator *comm, const struct hkt_call *
     return block * call->element * (hkt_collective[call->coll].vector ? 1 : (size_t)comm->size);
 }
 
-enum hkt_reach hkt_tune_reach(const struct hkt_communicator *comm, const struct hkt_call *call, size_t block, enum hkt_reach reach)
+enum hkt_reach hkt_tune_reach(const struct hkt_call *call, size_t block, enum hkt_reach reach)
 {
-    return reach == HKT_REACH_READ && whole(comm, call, block) < READ_LEAST ? HKT_REACH_STAGE : reach;
+    if (reach == HKT_REACH_READ && (hkt_collective[call->coll].reduces || block * call->element < READ_LEAST))
+        return HKT_REACH_STAGE;
+    return reach;
+}
+
+enum hkt_reach hkt_tune_message(enum hkt_reach reach, size_t bytes)
+{
+    return bytes < (reach == HKT_REACH_MAP ? FLAT_MAPPED : READ_LEAST) ? HKT_REACH_STAGE : reach;
 }
 
 const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order)

@@ -11,7 +11,10 @@ void hkt_tune_start(void); /* reads HKT_ALGORITHM; once, before any call */
 bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *call);
 
 /* How buffers of this reach are best used: small plain memory goes through staging, since reading it costs a system call. */
-enum hkt_reach hkt_tune_reach(const struct hkt_communicator *comm, const struct hkt_call *call, size_t block, enum hkt_reach reach);
+enum hkt_reach hkt_tune_reach(const struct hkt_call *call, size_t block, enum hkt_reach reach);
+
+/* The same for a message. */
+enum hkt_reach hkt_tune_message(enum hkt_reach reach, size_t bytes);
 
 /* The plan for a call on buffers of this reach: from the cache, else chosen, built and kept. `block`: elements of the largest block of any rank. */
 int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_reach reach, size_t block,
