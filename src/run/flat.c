@@ -71,7 +71,8 @@ static void show(struct hkt_operation *op, size_t bytes)
     else if (mine) {
         memcpy(bank(c, c->rank, op->number, bytes), call->send, bytes);
         line->entry.scale = call->scale;
-        line->entry.reach = (uint32_t)hkt_buffer_reach(c, call);
+        if (!hkt_collective[call->coll].rooted) /* else nobody may learn from it, and some ranks may have left already */
+            line->entry.reach = (uint32_t)hkt_buffer_reach(c, call);
     }
     hkt_publish(&line->number, op->number, &c->peer[c->rank].cell->sleepers);
 }
