@@ -1,0 +1,20 @@
+# bench: the side-by-side runs. make builds nothing here: bench/versus builds the measuring programs with the compilers of
+# the libraries it finds (docs/benchmarks.md).
+EXTRA_DIST += \
+	docs/benchmarks.md \
+	bench/versus \
+	bench/versus_build.py \
+	bench/versus_measure.py \
+	bench/versus_plot.py \
+	bench/versus_report.py \
+	bench/versus_result.py \
+	bench/backend_floor.c \
+	bench/backend_gloo.cc \
+	bench/backend_hocket.c \
+	bench/backend_mpi.c \
+	bench/cell.c \
+	bench/floor_kernels.h \
+	bench/harness.c \
+	bench/harness.h \
+	bench/priority.h \
+	bench/probe.c
