@@ -86,16 +86,18 @@ int hkt_communicator_create(struct hkt_communicator **out, int rank, int size, s
     c->out        = hkt_alloc(n * sizeof(*c->out));
     c->in_mapped  = hkt_alloc(n);
     c->out_mapped = hkt_alloc(n);
+    c->in_edge    = hkt_alloc(2 * n * sizeof(*c->in_edge));
     c->src        = hkt_alloc((2 * n + 2) * sizeof(*c->src));
     c->dst        = hkt_alloc((2 * n + 2) * sizeof(*c->dst));
     c->scales     = hkt_alloc(n * sizeof(*c->scales));
     c->scale      = hkt_alloc((n + 1) * sizeof(*c->scale));
     c->sent       = hkt_alloc(4 * n * sizeof(*c->sent));
-    if (!c->peer || !c->sleepers || !c->in || !c->out || !c->in_mapped || !c->out_mapped || !c->src || !c->dst || !c->scales || !c->scale ||
+    if (!c->peer || !c->sleepers || !c->in || !c->out || !c->in_mapped || !c->out_mapped || !c->in_edge || !c->src || !c->dst || !c->scales || !c->scale ||
         !c->sent || choose_transports(c)) {
         hkt_communicator_free(c);
         return HKT_ERR_MEMORY;
     }
+    c->out_edge    = c->in_edge + n;
     c->received    = c->sent + n;
     c->pushed      = c->sent + 2 * n;
     c->pulled      = c->sent + 3 * n;
@@ -190,6 +192,7 @@ void hkt_communicator_free(struct hkt_communicator *c)
     hkt_free(c->scales);
     hkt_free(c->dst);
     hkt_free(c->src);
+    hkt_free(c->in_edge);
     hkt_free(c->out_mapped);
     hkt_free(c->in_mapped);
     hkt_free(c->out);

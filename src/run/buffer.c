@@ -61,31 +61,40 @@ static const struct hkt_found *find(struct hkt_communicator *c, const void *ptr)
     return slot;
 }
 
-enum hkt_reach hkt_buffer_locate(struct hkt_communicator *c, const void *ptr, size_t bytes, struct hkt_location *at)
+enum hkt_reach hkt_buffer_locate(struct hkt_communicator *c, const void *ptr, size_t bytes, size_t edge, struct hkt_location *at)
 {
+    const char             *begin = ptr, *page = (const char *)(((uintptr_t)ptr + HKT_EDGE - 1) & ~(uintptr_t)(HKT_EDGE - 1));
     const struct hkt_found *f;
 
     *at = (struct hkt_location){.address = (uintptr_t)ptr};
     if (!bytes || c->one_process)
         return HKT_REACH_MAP;
-    f = find(c, ptr);
-    if (f->segment && f->shared && (const char *)ptr + bytes <= f->end) {
+    f = find(c, begin);
+    if (!f->segment && edge && page < begin + bytes) /* does a segment begin at the next page? */
+        f = find(c, page);
+    if (f->segment && f->shared && begin + edge >= f->begin && begin + bytes <= f->end + edge) {
         at->segment = f->segment->id;
-        at->offset  = (uint64_t)((const char *)ptr - f->begin);
+        at->offset  = (uint64_t)(begin - f->begin); /* negative when it begins before */
         return HKT_REACH_MAP;
     }
     return c->read_ok ? HKT_REACH_READ : HKT_REACH_STAGE;
 }
 
+enum hkt_reach hkt_buffer_of_call(struct hkt_communicator *c, const struct hkt_call *call, bool out, struct hkt_location *at)
+{
+    const size_t bytes = hkt_call_extent(call, out, c->rank, c->size) * call->element;
+
+    *at = (struct hkt_location){.segment = 0};
+    if (out ? !hkt_has_out(call, c->rank) : !hkt_has_in(call, c->rank))
+        return HKT_REACH_MAP;
+    return hkt_buffer_locate(c, out ? call->recv : call->send, bytes, call->arrays ? 0 : HKT_EDGE - 1, at);
+}
+
 enum hkt_reach hkt_buffer_reach(struct hkt_communicator *c, const struct hkt_call *call)
 {
-    struct hkt_location at;
-    enum hkt_reach      in = HKT_REACH_MAP, out = HKT_REACH_MAP;
+    struct hkt_location  at;
+    const enum hkt_reach in = hkt_buffer_of_call(c, call, false, &at), out = hkt_buffer_of_call(c, call, true, &at);
 
-    if (hkt_has_in(call, c->rank))
-        in = hkt_buffer_locate(c, call->send, hkt_call_extent(call, false, c->rank, c->size) * call->element, &at);
-    if (hkt_has_out(call, c->rank))
-        out = hkt_buffer_locate(c, call->recv, hkt_call_extent(call, true, c->rank, c->size) * call->element, &at);
     return in > out ? in : out;
 }
 

@@ -5,8 +5,12 @@
 #include "run/communicator.h"
 #include "run/plan.h"
 
-/* How peers reach [ptr, ptr + bytes) of this rank, and its place for them. Shares its segment with them the first time. */
-enum hkt_reach hkt_buffer_locate(struct hkt_communicator *c, const void *ptr, size_t bytes, struct hkt_location *at);
+/* How peers reach [ptr, ptr + bytes) of this rank, and its place for them. Shares its segment with them the first time. At most `edge` bytes
+ * may lie before and after the segment (edge.h). */
+enum hkt_reach hkt_buffer_locate(struct hkt_communicator *c, const void *ptr, size_t bytes, size_t edge, struct hkt_location *at);
+
+/* The same for IN or OUT of a call, if the rank has it; with edges where the engine can do them. */
+enum hkt_reach hkt_buffer_of_call(struct hkt_communicator *c, const struct hkt_call *call, bool out, struct hkt_location *at);
 
 /* The worse of a call's two buffers. */
 enum hkt_reach hkt_buffer_reach(struct hkt_communicator *c, const struct hkt_call *call);

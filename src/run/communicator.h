@@ -32,6 +32,12 @@ struct hkt_found {
     uint64_t            used;    /* operation that looked it up */
 };
 
+/* A buffer that begins before or ends after its segment. Offsets from its start, bytes: mirrored are [0, head) and [tail, length). */
+struct hkt_edge {
+    bool   some;
+    size_t head, tail;
+};
+
 /* The plan for calls of one kind, root, reach and magnitude (bits of the byte count). */
 struct hkt_choice {
     uint8_t                coll, reach, magnitude;
@@ -67,6 +73,7 @@ struct hkt_communicator {
     /* Scratch of the operation that runs: pointers per rank, sources and destinations of a kernel call (2 * size + 2 each). */
     char       **in, **out;            /* buffers of each rank; addresses there when not mapped */
     bool        *in_mapped, *out_mapped;
+    struct hkt_edge *in_edge, *out_edge; /* of each rank's buffers */
     const void **src;
     void       **dst;
     double      *scales, *scale; /* per rank; per source of a kernel call */

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "language/dtype.h"
 #include "language/part.h"
+#include "run/edge.h"
 #include "run/scheduled.h"
 #include "setup/machine.h"
 
@@ -53,18 +54,24 @@ static struct range chunk_range(const struct hkt_operation *op, uint32_t r, bool
     return (struct range){block.begin + begin + skip, left < op->slice_elements ? left : op->slice_elements};
 }
 
-static char *pointer(const struct hkt_operation *op, const struct hkt_bound *o)
+/* A stretch of a step's value: elements [at, at + count). */
+struct piece {
+    size_t at, count;
+};
+
+/* Where the piece is for one operand, whose elements have `size` bytes there; shortens the piece to what is contiguous. */
+static char *pointer(const struct hkt_operation *op, const struct hkt_bound *o, size_t size, struct piece *piece)
 {
     const struct hkt_communicator *c = op->comm;
+    const bool                     out = o->home == HKT_HOME_OUT;
+    size_t                         bytes = piece->count * size;
+    char                          *p;
 
-    switch (o->home) {
-    case HKT_HOME_IN:
-        return c->in[o->rank] + chunk_range(op, o->rank, false, o->id).begin * op->element;
-    case HKT_HOME_OUT:
-        return c->out[o->rank] + chunk_range(op, o->rank, true, o->id).begin * op->element;
-    default:
-        return c->peer[o->rank].staging + ((op->slice & 1) * (size_t)op->plan->slots + o->id) * op->slot_bytes;
-    }
+    if (o->home == HKT_HOME_SLOT)
+        return c->peer[o->rank].staging + ((op->slice & 1) * (size_t)op->plan->slots + o->id) * op->slot_bytes + piece->at * size;
+    p = hkt_edge_pointer(c, o->rank, out, (chunk_range(op, o->rank, out, o->id).begin + piece->at) * size, &bytes);
+    piece->count = bytes / size;
+    return p;
 }
 
 /* Plain memory of a peer, which no pointer reaches. */
@@ -200,29 +207,49 @@ static int reduce_blocks(const struct job *j)
     return 0;
 }
 
-static int run_step(struct hkt_operation *op, const struct hkt_bound_step *st)
+/* Bytes of an element of source i. */
+static size_t source_size(const struct job *j, int i)
 {
-    struct hkt_communicator *c = op->comm;
-    struct job               j = {.op = op, .st = st, .src = op->plan->operand + st->first};
-    bool                     fetches = st->mixed;
+    const bool wide = j->st->in == HKT_PARTIAL && !(j->st->mixed && (j->st->raw >> i & 1));
 
-    j.dst      = j.src + st->nsrc;
-    j.count    = chunk_range(op, st->like_rank, st->like_out, st->like_id).length;
-    j.in_size  = st->in == HKT_PARTIAL ? op->wide : op->element;
-    j.out_size = st->out == HKT_PARTIAL ? op->wide : op->element;
-    if (!j.count)
-        return 0;
+    return wide ? j->op->wide : j->op->element;
+}
+
+static int run_piece(struct job *j, struct piece *piece)
+{
+    struct hkt_operation        *op      = j->op;
+    struct hkt_communicator     *c       = op->comm;
+    const struct hkt_bound_step *st      = j->st;
+    bool                         fetches = st->mixed;
+
     for (int i = 0; i < st->nsrc; i++) {
-        c->src[i] = pointer(op, &j.src[i]);
-        fetches |= must_read(op, &j.src[i]);
+        c->src[i] = pointer(op, &j->src[i], source_size(j, i), piece);
+        fetches |= must_read(op, &j->src[i]);
     }
     for (int i = 0; i < st->ndst; i++)
-        c->dst[i] = pointer(op, &j.dst[i]);
+        c->dst[i] = pointer(op, &j->dst[i], j->out_size, piece);
+    j->count = piece->count;
     if (st->nsrc == 1 && (st->in == st->out || !hkt_collective[op->call->coll].reduces))
-        return copy_step(&j);
+        return copy_step(j);
     if (fetches)
-        return reduce_blocks(&j);
-    kernel(&j, j.count);
+        return reduce_blocks(j);
+    kernel(j, j->count);
+    return 0;
+}
+
+static int run_step(struct hkt_operation *op, const struct hkt_bound_step *st)
+{
+    struct job   j     = {.op = op, .st = st, .src = op->plan->operand + st->first};
+    const size_t count = chunk_range(op, st->like_rank, st->like_out, st->like_id).length;
+
+    j.dst      = j.src + st->nsrc;
+    j.in_size  = st->in == HKT_PARTIAL ? op->wide : op->element;
+    j.out_size = st->out == HKT_PARTIAL ? op->wide : op->element;
+    for (size_t at = 0; at < count; at += j.count) { /* once, unless a buffer has edges */
+        struct piece piece = {at, count - at};
+
+        HKT_TRY(run_piece(&j, &piece));
+    }
     return 0;
 }
 
@@ -272,5 +299,7 @@ int hkt_execute_host(struct hkt_operation *op)
     op->slice = op->slices - 1; /* the last waits are those of the last slice; stay there when resumed */
     op->step  = p->nsteps;
     rc        = pass_waits(op, p->last, p->nlast);
+    if (!rc)
+        hkt_edge_restore(op, &op->comm->out_edge[op->comm->rank]);
     return rc;
 }

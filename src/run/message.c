@@ -76,7 +76,7 @@ static void post(struct hkt_operation *op, struct hkt_mail *m)
         if (bytes)
             memcpy(line->data, op->call->send, bytes);
     } else {
-        line->entry = (struct hkt_entry){.reach = (uint32_t)hkt_tune_message(hkt_buffer_locate(c, op->call->send, bytes, &at), bytes)};
+        line->entry = (struct hkt_entry){.reach = (uint32_t)hkt_tune_message(hkt_buffer_locate(c, op->call->send, bytes, 0, &at), bytes)};
         line->entry.in_segment = at.segment;
         line->entry.in_offset  = at.segment ? at.offset : at.address;
         if (line->entry.reach == HKT_REACH_STAGE)

@@ -15,6 +15,7 @@
 #include "language/dtype.h"
 #include "language/part.h"
 #include "run/buffer.h"
+#include "run/edge.h"
 #include "run/execute_host.h"
 #include "run/tune.h"
 
@@ -35,23 +36,24 @@ const struct hkt_table_row *hkt_scheduled_table(const struct hkt_operation *op, 
     return table(op->comm, rank, op->number);
 }
 
+static struct hkt_edge edge_of(const struct hkt_operation *op, int r, bool out, uint32_t segment, uint64_t offset)
+{
+    const size_t bytes = op->call->arrays ? 0 : hkt_call_extent(op->call, out, r, op->comm->size) * op->element;
+
+    return hkt_edge_of(op->comm, r, segment, (int64_t)offset, bytes, op->element);
+}
+
 /* My line, and for all_to_all_v my row of the table. */
 static void enter(struct hkt_operation *op)
 {
     struct hkt_communicator *c    = op->comm;
     const struct hkt_call   *call = op->call;
     struct hkt_line         *line = hkt_line_of(c, c->rank, op->number);
-    struct hkt_location      in = {0}, out = {0};
-    enum hkt_reach           reach = HKT_REACH_MAP, other;
+    struct hkt_location      in, out;
+    const enum hkt_reach     in_reach = hkt_buffer_of_call(c, call, false, &in), out_reach = hkt_buffer_of_call(c, call, true, &out);
+    const struct hkt_edge    edge     = edge_of(op, c->rank, false, in.segment, in.offset);
 
-    if (hkt_has_in(call, c->rank)) {
-        other = hkt_buffer_locate(c, call->send, hkt_call_extent(call, false, c->rank, c->size) * op->element, &in);
-        reach = other > reach ? other : reach;
-    }
-    if (hkt_has_out(call, c->rank)) {
-        other = hkt_buffer_locate(c, call->recv, hkt_call_extent(call, true, c->rank, c->size) * op->element, &out);
-        reach = other > reach ? other : reach;
-    }
+    hkt_edge_save(op, &edge);
     if (call->coll == HKT_COLL_ALL_TO_ALL && call->arrays)
         for (int r = 0; r < c->size; r++)
             table(c, c->rank, op->number)[r] = (struct hkt_table_row){
@@ -63,7 +65,7 @@ static void enter(struct hkt_operation *op)
                                          .in_segment  = in.segment,
                                          .out_segment = out.segment,
                                          .scale       = call->scale,
-                                         .reach       = (uint32_t)reach};
+                                         .reach       = (uint32_t)(in_reach > out_reach ? in_reach : out_reach)};
     hkt_publish(&line->number, op->number, &c->peer[c->rank].cell->sleepers);
 }
 
@@ -111,6 +113,8 @@ static int compare(struct hkt_operation *op, enum hkt_reach *reach)
         c->in[r]     = base_of(c, r, e->in_segment, e->in_offset, &c->in_mapped[r]);
         c->out[r]    = base_of(c, r, e->out_segment, e->out_offset, &c->out_mapped[r]);
         c->scales[r] = e->scale;
+        c->in_edge[r]  = edge_of(op, r, false, e->in_segment, e->in_offset);
+        c->out_edge[r] = edge_of(op, r, true, e->out_segment, e->out_offset);
     }
     c->in[c->rank]  = (char *)(uintptr_t)op->call->send;
     c->out[c->rank] = op->call->recv;

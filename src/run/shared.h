@@ -58,6 +58,12 @@ struct hkt_banks {
     unsigned char small[HKT_LINES][HKT_SMALL], eager[HKT_EAGER_BANKS][HKT_EAGER];
 };
 
+/* What of a rank's buffer lies just before and just after its segment: see edge.h. */
+enum { HKT_EDGE = 4096, HKT_EDGE_SLACK = 64 };
+struct hkt_mirror {
+    unsigned char head[HKT_EDGE + HKT_EDGE_SLACK], tail[HKT_EDGE + HKT_EDGE_SLACK];
+};
+
 /* One rank's part. */
 struct hkt_cell {
     _Alignas(HKT_APART) struct hkt_line line[HKT_LINES];
@@ -90,7 +96,7 @@ struct hkt_shared {
 };
 
 struct hkt_shared_layout {
-    size_t cells, eager, mail, mail_banks, tables, size; /* offsets, bytes */
+    size_t cells, eager, mail, mail_banks, tables, mirrors, size; /* offsets, bytes */
 };
 
 static inline struct hkt_shared_layout hkt_shared_layout(size_t n)
@@ -102,7 +108,8 @@ static inline struct hkt_shared_layout hkt_shared_layout(size_t n)
     l.mail       = (l.tables + n * n * HKT_TABLES * sizeof(struct hkt_table_row) + 4095) & ~(size_t)4095;
     l.eager      = (l.mail + n * n * sizeof(struct hkt_mail) + 4095) & ~(size_t)4095;
     l.mail_banks = l.eager + n * sizeof(struct hkt_banks);
-    l.size       = l.mail_banks + n * n * HKT_MAIL_BANKS * (size_t)HKT_EAGER;
+    l.mirrors    = l.mail_banks + n * n * HKT_MAIL_BANKS * (size_t)HKT_EAGER;
+    l.size       = l.mirrors + 2 * n * sizeof(struct hkt_mirror);
     return l;
 }
 
