@@ -1,6 +1,8 @@
 /* algorithm.h -- what an algorithm is: four pure functions and a name, one file each in algorithms/.
  *
  * The table hkt_algorithms[] is generated from ALGORITHM_SOURCES in Makefile.am, so a new file and one line there add one.
+ * The step tables in the files are what the hkt-verify line above each prints (<p: the next message from rank p, >p: a message to
+ * rank p, =>: finished); a test compares them.
  */
 #ifndef HKT_ALGORITHM_H
 #define HKT_ALGORITHM_H
@@ -71,6 +73,10 @@ bool hkt_algorithm_canonical(const struct hkt_algorithm *a, const struct hkt_sha
 
 /* Writes the schedule of a communicator of one rank: every collective is then a copy, which a reduction finishes. Returns as build. */
 int hkt_schedule_alone(struct hkt_schedule *s, const struct hkt_shape *shape);
+
+/* Refusals that several algorithms share: more sources or destinations than a step holds; a radix that is none. */
+const char *hkt_refuse_wide(const struct hkt_shape *shape);
+const char *hkt_refuse_radix(const struct hkt_shape *shape);
 
 #define HKT_COLL_BIT(name) (1u << HKT_COLL_##name)
 

@@ -140,7 +140,7 @@ static size_t print(const struct hkt_expressions *e, uint32_t id, char *text, si
         return (size_t)snprintf(text, size, "%u", id);
     if (size < 16) /* no room for what is inside */
         return (size_t)snprintf(text, size, "..");
-    used = 1;
+    used    = 1;
     text[0] = '(';
     used += print(e, e->node[id].left, text + used, size - used - 8);
     text[used++] = '+';

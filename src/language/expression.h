@@ -13,8 +13,8 @@ struct hkt_expression; /* a node */
 
 struct hkt_expressions {
     struct hkt_expression *node;
-    uint32_t              *table;  /* open addressing over nodes; 0: free (node 0 is a leaf and never looked up) */
-    uint32_t              *seen;   /* per rank: the last check that met it */
+    uint32_t              *table; /* open addressing over nodes; 0: free (node 0 is a leaf and never looked up) */
+    uint32_t              *seen;  /* per rank: the last check that met it */
     uint32_t               used, cap, size, check;
 };
 

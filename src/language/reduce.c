@@ -5,15 +5,21 @@
 #include <string.h>
 
 #if defined(__x86_64__)
-static bool has_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("bmi2");
-}
+#include <cpuid.h>
 
+/* The system's share (saved registers) is part of "supports"; F16C has no name there in every compiler. */
 static bool has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+    unsigned a, b, c = 0, d;
+
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 #endif
 
@@ -41,9 +47,6 @@ static const struct isa *chosen = &isas[ISAS - 1];
 
 const char *hkt_reduce_select(const char *isa)
 {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-#endif
     for (int i = 0; i < ISAS; i++) {
         if ((!isa || !*isa || !strcmp(isa, isas[i].name)) && isas[i].usable()) {
             chosen = &isas[i];

@@ -90,10 +90,10 @@ INLINE vec load_bfloat16(const char *p)
 INLINE vec from_float16(v_uint32 h)
 {
     const v_uint32 sign = (h & 0x8000u) << 16, magnitude = (h & 0x7fffu) << 13;
-    const v_uint32 special = ((v_uint32)(magnitude >= 0x0f800000u) & 0x38000000u) + magnitude + 0x38000000u;
+    const v_uint32 special = ((v_uint32)((v_int32)magnitude >= 0x0f800000) & 0x38000000u) + magnitude + 0x38000000u;
     const v_uint32 small = (v_uint32)((v_float32)(magnitude + 0x38800000u) - 0x1p-14f);
 
-    return pick((vec)(magnitude < 0x00800000u), (vec)small, (vec)special) | (vec)sign;
+    return pick((vec)((v_int32)magnitude < 0x00800000), (vec)small, (vec)special) | (vec)sign;
 }
 
 INLINE vec load_float16(const char *p)
@@ -113,7 +113,7 @@ INLINE vec load_e4m3(const char *p)
     const v_uint32 large = (magnitude + 0x3c000000u) | ((v_uint32)(magnitude == 0x07f00000u) & 0x7fc00000u);
     const v_uint32 small = (v_uint32)((v_float32)(magnitude + 0x3c800000u) - 0x1p-6f);
 
-    return pick((vec)(magnitude < 0x00800000u), (vec)small, (vec)large) | (vec)((x & 0x80u) << 24);
+    return pick((vec)((v_int32)magnitude < 0x00800000), (vec)small, (vec)large) | (vec)((x & 0x80u) << 24);
 }
 
 #define FORM_FLOAT16 SMALL /* see reduce_loops.h; a conversion is some twenty instructions here */

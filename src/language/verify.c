@@ -33,14 +33,10 @@ static const struct {
     uint8_t in, out;
     bool    in_at_root, out_at_root; /* only the root has it */
 } layout[HKT_COLL_SCHEDULED] = {
-    [HKT_COLL_ALL_REDUCE]     = {VECTOR, VECTOR, false, false},
-    [HKT_COLL_REDUCE_SCATTER] = {BLOCKS, MINE, false, false},
-    [HKT_COLL_ALL_GATHER]     = {MINE, BLOCKS, false, false},
-    [HKT_COLL_REDUCE]         = {VECTOR, VECTOR, false, true},
-    [HKT_COLL_BROADCAST]      = {VECTOR, VECTOR, true, false},
-    [HKT_COLL_GATHER]         = {MINE, BLOCKS, false, true},
-    [HKT_COLL_SCATTER]        = {BLOCKS, MINE, true, false},
-    [HKT_COLL_ALL_TO_ALL]     = {BLOCKS, BLOCKS, false, false},
+    [HKT_COLL_ALL_REDUCE] = {VECTOR, VECTOR, false, false}, [HKT_COLL_REDUCE_SCATTER] = {BLOCKS, MINE, false, false},
+    [HKT_COLL_ALL_GATHER] = {MINE, BLOCKS, false, false},   [HKT_COLL_REDUCE] = {VECTOR, VECTOR, false, true},
+    [HKT_COLL_BROADCAST] = {VECTOR, VECTOR, true, false},   [HKT_COLL_GATHER] = {MINE, BLOCKS, false, true},
+    [HKT_COLL_SCATTER] = {BLOCKS, MINE, true, false},       [HKT_COLL_ALL_TO_ALL] = {BLOCKS, BLOCKS, false, false},
 };
 
 struct proof {
@@ -53,9 +49,9 @@ struct proof {
     struct fifo               *fifo;   /* [from * n + to] */
     struct value              *memory; /* of all ranks: OUT, then TMP */
     struct value             **out, **tmp;
-    uint32_t                  *at;     /* per rank: its next step */
-    uint32_t                  *list;   /* the sources of the step being done */
-    uint32_t                  *stamp;  /* per peer: the last operand list that named it */
+    uint32_t                  *at;    /* per rank: its next step */
+    uint32_t                  *list;  /* the sources of the step being done */
+    uint32_t                  *stamp; /* per peer: the last operand list that named it */
     uint32_t                   stamps;
 };
 
@@ -201,8 +197,8 @@ static const struct hkt_operand *blocked_by(const struct proof *p, uint32_t rank
         const struct hkt_operand *o = &s->operand[st->first + i];
 
         *receiving = i < st->nsrc;
-        if (o->place == HKT_PEER && (*receiving ? p->fifo[o->id * p->n + rank].count == 0
-                                                : p->fifo[rank * p->n + o->id].count == p->depth))
+        if (o->place == HKT_PEER &&
+            (*receiving ? p->fifo[o->id * p->n + rank].count == 0 : p->fifo[rank * p->n + o->id].count == p->depth))
             return o;
     }
     return NULL;
@@ -365,8 +361,8 @@ static bool run_all(struct proof *p)
         if (p->at[r] < p->schedule[r].nsteps) {
             const struct hkt_operand *o = blocked_by(p, r, &receiving);
 
-            return wrong(p, r, "deadlock: it waits for %s rank %u, FIFO depth %u", receiving ? "a message from" : "room to send to",
-                         o->id, p->depth);
+            return wrong(p, r, "deadlock: it waits for %s rank %u, FIFO depth %u",
+                         receiving ? "a message from" : "room to send to", o->id, p->depth);
         }
     return true;
 }
@@ -395,7 +391,8 @@ static bool check_out(struct proof *p, uint32_t rank)
             return wrong(p, rank, "TMP %u is stored and never read", t);
     for (uint32_t from = 0; from < p->n; from++)
         if (p->fifo[from * p->n + rank].count)
-            return wrong(p, rank, "%u messages from rank %u are never received", p->fifo[from * p->n + rank].count, from);
+            return wrong(p, rank, "%u messages from rank %u are never received", p->fifo[from * p->n + rank].count,
+                         from);
     return true;
 }
 
@@ -500,14 +497,17 @@ static bool sent_as_promised(const struct hkt_algorithm *a, struct hkt_shape sh,
     return true;
 }
 
-const char *hkt_verify(const struct hkt_algorithm *a, const struct hkt_shape *shape, int depth, struct hkt_verify_result *result)
+const char *hkt_verify(const struct hkt_algorithm *a, const struct hkt_shape *shape, int depth,
+                       struct hkt_verify_result *result)
 {
     struct hkt_schedule *schedule = hkt_alloc((size_t)shape->size * sizeof(*schedule));
     const char          *why;
 
     memset(result, 0, sizeof(*result));
     snprintf(result->why, sizeof(result->why), "out of memory");
-    why = schedule && build_all(a, *shape, schedule, result) ? hkt_verify_schedules(schedule, shape, depth, result) : result->why;
+    why = result->why;
+    if (schedule && build_all(a, *shape, schedule, result))
+        why = hkt_verify_schedules(schedule, shape, depth, result);
     if (!why && !result->canonical && hkt_algorithm_canonical(a, shape)) {
         snprintf(result->why, sizeof(result->why), "the sum is not the canonical tree, which is promised");
         why = result->why;

@@ -19,7 +19,8 @@ struct hkt_verify_result {
 };
 
 /* Builds the schedules of every rank of the shape (whose rank does not matter) and proves them. NULL: right; else `result->why`. */
-const char *hkt_verify(const struct hkt_algorithm *a, const struct hkt_shape *shape, int depth, struct hkt_verify_result *result);
+const char *hkt_verify(const struct hkt_algorithm *a, const struct hkt_shape *shape, int depth,
+                       struct hkt_verify_result *result);
 
 /* The same for schedules at hand, one per rank; what only the algorithm knows (promised order, sent) is not compared. */
 const char *hkt_verify_schedules(const struct hkt_schedule *schedule, const struct hkt_shape *shape, int depth,

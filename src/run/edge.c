@@ -8,12 +8,12 @@ static struct hkt_mirror *mirror(const struct hkt_communicator *c, bool out)
     return (struct hkt_mirror *)((char *)c->shared + c->layout.mirrors) + 2 * c->rank + out;
 }
 
-struct hkt_edge hkt_edge_of(const struct hkt_communicator *c, int r, uint32_t segment, int64_t offset, size_t bytes, size_t element)
+struct hkt_edge hkt_edge_of(const struct hkt_communicator *c, int r, const struct hkt_location *at, size_t bytes, size_t element)
 {
-    const int64_t   size = (int64_t)c->peer[r].process->segment_size[segment % HKT_SEGMENTS];
+    const int64_t   size = (int64_t)c->peer[r].process->segment_size[at->segment % HKT_SEGMENTS], offset = (int64_t)at->offset;
     struct hkt_edge e    = {.head = 0, .tail = bytes};
 
-    if (!segment || !bytes)
+    if (!at->segment || !bytes)
         return e;
     if (offset < 0)
         e.head = ((size_t)-offset + element - 1) / element * element;

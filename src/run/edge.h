@@ -9,8 +9,8 @@
 
 #include "run/operation.h"
 
-/* The edge of rank r's buffer, which has `bytes` bytes and stands at `offset` (it may be negative) of a segment of that rank. */
-struct hkt_edge hkt_edge_of(const struct hkt_communicator *c, int r, uint32_t segment, int64_t offset, size_t bytes, size_t element);
+/* The edge of rank r's buffer, which has `bytes` bytes of elements of `element` and stands at `at`, whose offset may be negative. */
+struct hkt_edge hkt_edge_of(const struct hkt_communicator *c, int r, const struct hkt_location *at, size_t bytes, size_t element);
 
 /* My IN to my mirror; my mirror to my OUT. */
 void hkt_edge_save(const struct hkt_operation *op, const struct hkt_edge *e);

@@ -36,11 +36,11 @@ const struct hkt_table_row *hkt_scheduled_table(const struct hkt_operation *op, 
     return table(op->comm, rank, op->number);
 }
 
-static struct hkt_edge edge_of(const struct hkt_operation *op, int r, bool out, uint32_t segment, uint64_t offset)
+static struct hkt_edge edge_of(const struct hkt_operation *op, int r, bool out, const struct hkt_location *at)
 {
     const size_t bytes = op->call->arrays ? 0 : hkt_call_extent(op->call, out, r, op->comm->size) * op->element;
 
-    return hkt_edge_of(op->comm, r, segment, (int64_t)offset, bytes, op->element);
+    return hkt_edge_of(op->comm, r, at, bytes, op->element);
 }
 
 /* My line, and for all_to_all_v my row of the table. */
@@ -51,7 +51,7 @@ static void enter(struct hkt_operation *op)
     struct hkt_line         *line = hkt_line_of(c, c->rank, op->number);
     struct hkt_location      in, out;
     const enum hkt_reach     in_reach = hkt_buffer_of_call(c, call, false, &in), out_reach = hkt_buffer_of_call(c, call, true, &out);
-    const struct hkt_edge    edge     = edge_of(op, c->rank, false, in.segment, in.offset);
+    const struct hkt_edge    edge     = edge_of(op, c->rank, false, &in);
 
     hkt_edge_save(op, &edge);
     if (call->coll == HKT_COLL_ALL_TO_ALL && call->arrays)
@@ -113,8 +113,8 @@ static int compare(struct hkt_operation *op, enum hkt_reach *reach)
         c->in[r]     = base_of(c, r, e->in_segment, e->in_offset, &c->in_mapped[r]);
         c->out[r]    = base_of(c, r, e->out_segment, e->out_offset, &c->out_mapped[r]);
         c->scales[r] = e->scale;
-        c->in_edge[r]  = edge_of(op, r, false, e->in_segment, e->in_offset);
-        c->out_edge[r] = edge_of(op, r, true, e->out_segment, e->out_offset);
+        c->in_edge[r]  = edge_of(op, r, false, &(struct hkt_location){.segment = e->in_segment, .offset = e->in_offset});
+        c->out_edge[r] = edge_of(op, r, true, &(struct hkt_location){.segment = e->out_segment, .offset = e->out_offset});
     }
     c->in[c->rank]  = (char *)(uintptr_t)op->call->send;
     c->out[c->rank] = op->call->recv;

@@ -31,8 +31,7 @@ static const struct flag rows[] = {
 
 static const struct flags flags = {"hkt-verify",
                                    "[flags] | --print ALGORITHM COLLECTIVE RANKS [flags]",
-                                   "Proves the algorithms by running their schedules symbolically: right result, order, no deadlock, "
-                                   "nothing left over, bytes sent as the formula says.",
+                                   "Proves the algorithms by running their schedules symbolically, or shows them.",
                                    rows,
                                    sizeof(rows) / sizeof(rows[0]),
                                    false};

@@ -26,32 +26,46 @@ static void print_step(char *text, const struct hkt_schedule *s, const struct hk
 
     text[0] = 0;
     for (uint32_t i = 0; i < (uint32_t)st->nsrc + st->ndst && used < TEXT - 32; i++) {
-        const char *before = i == 0 ? "" : i < st->nsrc ? " + " : i > st->nsrc ? ", " : st->flags & HKT_STEP_FINISH ? " => " : " -> ";
+        const char *before = i < st->nsrc ? " + " : ", ";
 
-        used += (size_t)snprintf(text + used, TEXT - used, "%s", before);
+        if (i == st->nsrc)
+            before = st->flags & HKT_STEP_FINISH ? " => " : " -> ";
+        used += (size_t)snprintf(text + used, TEXT - used, "%s", i ? before : "");
         used += print_operand(text + used, TEXT - used, s->operand[st->first + i], i < st->nsrc ? '<' : '>');
     }
 }
 
-static void print_columns(const struct hkt_schedule *s, int n, uint32_t rows, const int *width)
+/* One row of the table; steps of ranks that have no such step are left blank, blanks at the end left out. */
+static void print_row(const struct hkt_schedule *s, int n, uint32_t row, const int *width)
 {
     char text[TEXT];
+    int  blank = 0;
 
-    printf("   ");
     for (int r = 0; r < n; r++) {
-        snprintf(text, sizeof(text), "rank %d", r);
-        printf("  %-*s", width[r], text);
+        if (row >= s[r].nsteps) {
+            blank += 2 + width[r];
+            continue;
+        }
+        print_step(text, &s[r], &s[r].step[row]);
+        printf("%*s  %s", blank, "", text);
+        blank = width[r] - (int)strlen(text);
     }
     printf("\n");
-    for (uint32_t i = 0; i < rows; i++) {
-        printf("%3u", i + 1);
-        for (int r = 0; r < n; r++) {
-            text[0] = 0;
-            if (i < s[r].nsteps)
-                print_step(text, &s[r], &s[r].step[i]);
-            printf("  %-*s", width[r], text);
-        }
-        printf("\n");
+}
+
+static void print_columns(const struct hkt_schedule *s, int n, uint32_t rows, const int *width)
+{
+    int blank = 3;
+
+    for (int r = 0; r < n; r++) {
+        const int length = printf("%*s  rank %d", blank, "", r) - blank - 2;
+
+        blank = width[r] - length;
+    }
+    printf("\n");
+    for (uint32_t row = 0; row < rows; row++) {
+        printf("%3u", row + 1);
+        print_row(s, n, row, width);
     }
 }
 
@@ -89,6 +103,15 @@ static void print_all(const struct hkt_schedule *s, int n)
         print_lists(s, n);
 }
 
+static void print_proof(const struct hkt_verify_result *result, bool reducing)
+{
+    printf("Proven: %llu steps, %llu messages", (unsigned long long)result->steps,
+           (unsigned long long)result->messages);
+    if (reducing)
+        printf(", %s", result->canonical ? "the canonical sum" : "a sum of another order");
+    printf(".\n");
+}
+
 bool verify_print(const struct hkt_algorithm *a, const struct hkt_shape *shape)
 {
     struct hkt_schedule     *s  = hkt_alloc((size_t)shape->size * sizeof(*s));
@@ -101,17 +124,14 @@ bool verify_print(const struct hkt_algorithm *a, const struct hkt_shape *shape)
             break;
     if (s && sh.rank == sh.size) {
         print_all(s, sh.size);
-        printf("\n<p: the next message from rank p, >p: a message to rank p, =>: finished. %u chunk%s, %u of scratch.\n", s[0].chunks,
-               s[0].chunks == 1 ? "" : "s", s[0].tmp_chunks);
+        printf("\n<p: the next message from rank p, >p: a message to rank p, =>: finished.\n");
+        printf("%u chunk%s, %u of scratch.\n", s[0].chunks, s[0].chunks == 1 ? "" : "s", s[0].tmp_chunks);
         why = hkt_verify(a, shape, HKT_FIFO_DEPTH, &result);
     }
     if (why)
         printf("WRONG: %s\n", why);
     else
-        printf("Proven: %llu steps, %llu messages%s.\n", (unsigned long long)result.steps, (unsigned long long)result.messages,
-               !hkt_coll_in(shape->coll, HKT_COLLS_REDUCING) ? ""
-               : result.canonical                             ? ", the canonical sum"
-                                                              : ", a sum of another order");
+        print_proof(&result, hkt_coll_in(shape->coll, HKT_COLLS_REDUCING));
     for (int r = 0; s && r < shape->size; r++)
         hkt_schedule_free(&s[r]);
     hkt_free(s);

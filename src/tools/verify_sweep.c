@@ -128,7 +128,7 @@ static int group_by_pattern(int n, const int *pattern, int *start)
 /* Pairs of algorithms that compose, all at small sizes; at larger ones each `stride`-th, another one at each call. */
 static void prove_pairs(struct sweep *w, struct hkt_shape sh)
 {
-    const int stride = sh.size <= ALL_PAIRS ? 1 : sh.size <= FULL ? 7 : 13;
+    const int stride = sh.size <= ALL_PAIRS ? 1 : sh.size <= FULL ? 7 : sh.size <= MEDIUM ? 13 : 19;
 
     for (const struct hkt_algorithm *const *inner = hkt_algorithms; *inner; inner++)
         for (const struct hkt_algorithm *const *outer = hkt_algorithms; *outer; outer++) {
@@ -143,7 +143,7 @@ static void prove_pairs(struct sweep *w, struct hkt_shape sh)
 static void prove_groupings(struct sweep *w, struct hkt_shape sh)
 {
     static const int pattern[][6] = {{8}, {5, 1, 2}, {7, 8}, {2}, {3}, {4}, {1}, {1, 2, 3, 4, 5}};
-    const size_t     patterns     = sh.size <= FULL ? sizeof(pattern) / sizeof(pattern[0]) : 3;
+    const size_t     patterns     = sh.size <= FULL ? sizeof(pattern) / sizeof(pattern[0]) : sh.size <= MEDIUM ? 3 : 1;
     int              start[VERIFY_MAX_RANKS + 1];
 
     start[0]       = 0;
@@ -177,15 +177,22 @@ static void prove_size(struct sweep *w, enum hkt_coll coll, int n)
         prove_variants(w, sh);
 }
 
+/* How many of the sums were the canonical tree. */
+static const char *canonical_word(const struct sweep *w, enum hkt_coll coll)
+{
+    if (!hkt_coll_in(coll, HKT_COLLS_REDUCING))
+        return "-";
+    return w->canonical == w->shapes ? "all" : w->canonical ? "some" : "none";
+}
+
 long verify_sweep(const struct hkt_algorithm *a, enum hkt_coll coll, const struct verify_range *range, long *proven)
 {
     static const int large[] = {65, 100, 127, 128, 255, 256, 500, 1000, 1024};
     const clock_t    start   = clock();
-    struct sweep     w       = {.a      = a,
-                                .range  = range,
-                                .radix  = looks_at_radix(a, coll),
-                                .groups = looks_at_groups(a, coll)};
+    struct sweep     w       = {.a = a, .range = range};
 
+    w.radix  = looks_at_radix(a, coll);
+    w.groups = looks_at_groups(a, coll);
     w.pieces = !w.groups && chunks(a, coll, 1) != chunks(a, coll, 3);
     for (int n = 1; n <= range->max; n++)
         prove_size(&w, coll, n);
@@ -193,9 +200,8 @@ long verify_sweep(const struct hkt_algorithm *a, enum hkt_coll coll, const struc
         if (large[i] > range->max)
             prove_size(&w, coll, large[i]);
     printf("%-13s %-15s %8ld shapes %12llu steps  canonical %-4s %7.2f s%s\n", a->name, hkt_coll_name[coll], w.shapes,
-           (unsigned long long)w.steps,
-           !hkt_coll_in(coll, HKT_COLLS_REDUCING) ? "-" : w.canonical == w.shapes ? "all" : w.canonical ? "some" : "none",
-           (double)(clock() - start) / CLOCKS_PER_SEC, w.wrong ? "  WRONG" : "");
+           (unsigned long long)w.steps, canonical_word(&w, coll), (double)(clock() - start) / CLOCKS_PER_SEC,
+           w.wrong ? "  WRONG" : "");
     fflush(stdout);
     *proven += w.shapes - w.wrong;
     return w.wrong;
