@@ -249,6 +249,30 @@ static void mode_leave(unsigned mode)
 
 static void copy(const struct hkt_copy *c);
 
+/* What the smallest messages cost: vector by vector, straight from the call. */
+static bool is_tiny(const struct hkt_reduce *r, const struct family *f, int op)
+{
+    return f->tiny && op < HKT_AVG && r->nsrc >= 2 && r->nsrc <= FAN && r->count < (size_t)UNIT / f->size;
+}
+
+static void fold_tiny(const struct hkt_reduce *r, const struct family *f, size_t bytes)
+{
+    const char *src[FAN];
+    vec         part[FAN], v;
+
+    for (size_t at = 0; at < bytes; at += W) {
+        const int size = bytes - at < W ? (int)(bytes - at) : W;
+
+        for (uint32_t i = 0; i < r->nsrc; i++) {
+            part[i] = load_part((const char *)r->src[i] + at, size);
+            src[i]  = (const char *)&part[i];
+        }
+        v = f->tiny(src, r->nsrc);
+        for (uint32_t d = 0; d < r->ndst; d++)
+            store_part((char *)r->dst[d] + at, v, size);
+    }
+}
+
 static bool is_copy(const struct hkt_reduce *r)
 {
     return r->nsrc == 1 && r->in == r->out;
@@ -262,6 +286,11 @@ static void reduce(const struct hkt_reduce *r, const struct family *f, const int
     vec            divisor;
     struct job     j = {.r = r, .f = f, .divisor = &divisor};
 
+    if (is_tiny(r, f, op)) {
+        fold_tiny(r, f, r->count * size);
+        mode_leave(mode);
+        return;
+    }
     assert(r->nsrc && (r->out != HKT_RAW || (raw && r->nsrc == 1)));
     j.load = r->in == HKT_PARTIAL ? WIDE : op == HKT_PREMUL && raw ? SCALED : NARROW;
     j.save = r->out == HKT_PARTIAL ? PARTIAL : divided ? DIVIDED : ROUNDED;

@@ -54,11 +54,11 @@ INLINE void put(const struct span *s, size_t at, const vec v[4], const int bytes
     }
 }
 
-#define SOURCE(read, i) read(t->src[i] + at, k, t->scale + (i))
+#define SOURCE(read, i) read(src[i] + at, k, scale + (i))
 
 /* The fold of up to FAN sources, vector k of the unit. */
 #define TREE(name, read, fold)                                                                                          \
-    INLINE vec tree_##name(const struct span *t, size_t at, const int k, const uint32_t n)                              \
+    INLINE vec tree_##name(const char *const *src, const vec *scale, size_t at, const int k, const uint32_t n)          \
     {                                                                                                                   \
         vec a = SOURCE(read, 0), b;                                                                                     \
                                                                                                                         \
@@ -91,7 +91,7 @@ INLINE void put(const struct span *s, size_t at, const vec v[4], const int bytes
             const size_t at = u * (in);                                                                           \
             vec          v[4];                                                                                          \
                                                                                                                         \
-            UNIT_OF(v, tree_##name(&t, at, k, n));                                                                      \
+            UNIT_OF(v, tree_##name(t.src, t.scale, at, k, n));                                                                     \
             finish(v, t.divisor);                                                                                       \
             put(&t, u * (out), v, out);                                                                           \
         }                                                                                                               \
@@ -133,11 +133,26 @@ INLINE void put(const struct span *s, size_t at, const vec v[4], const int bytes
         for (size_t u = 0; u < t->units; u++) {                                                                         \
             vec v[4];                                                                                                   \
                                                                                                                         \
-            UNIT_OF(v, tree_##name(t, u * (in), k, t->nsrc));                                                           \
+            UNIT_OF(v, tree_##name(t->src, t->scale, u * (in), k, t->nsrc));                                                          \
             finish(v, t->divisor);                                                                                      \
             put(t, u * (out), v, out);                                                                            \
         }                                                                                                               \
     }
+
+/* One vector of a type that is its own wide type. */
+#define TINY(name, fold, finish)                                                                                        \
+    TREE(name, read_whole, fold)                                                                                        \
+    static vec name(const char *const *src, uint32_t n)                                                                 \
+    {                                                                                                                   \
+        return finish(tree_##name(src, NULL, 0, 0, n));                                                                 \
+    }
+
+INLINE vec read_whole(const char *p, int k, const vec *scale)
+{
+    (void)k;
+    (void)scale;
+    return load(p);
+}
 
 /* How a type is read and finished; `kind` is its wide type. */
 #define READS(type, kind, canonical)                                                                                    \
@@ -165,7 +180,9 @@ INLINE void put(const struct span *s, size_t at, const vec v[4], const int bytes
     }
 
 /* Types that are their own wide type. */
-#define SELF_LOOP(FORM, type, op) FORM(op##_##type##_loop, narrow_##type, op##_##type, rounded_##type, 4 * W, 4 * W)
+#define SELF_LOOP(FORM, type, op)                                                                                       \
+    TINY(op##_##type##_tiny, op##_##type, canonical_##type)                                                             \
+    FORM(op##_##type##_loop, narrow_##type, op##_##type, rounded_##type, 4 * W, 4 * W)
 #define EXTREME_LOOPS(type)                                                                                             \
     READS(type, type, canonical_##type)                                                                                 \
     SELF_LOOP(SMALL, type, min)                                                                                         \
@@ -256,7 +273,8 @@ AVERAGE_LOOPS(uint32, 2 * W, pack_low32)
 
 struct family {
     loop_fn *loop[LOADS][SAVES];
-    vec    (*splat)(double x); /* a scale or divisor in every lane */
+    vec    (*tiny)(const char *const *src, uint32_t n); /* of ROUNDED and PARTIAL; NULL where there is none */
+    vec    (*splat)(double x);                          /* a scale or divisor in every lane */
     uint8_t  size, wide;       /* bytes */
     uint16_t unit;             /* elements */
 };
@@ -306,7 +324,7 @@ SPLATS(float64, x)
         {{op##_##loops##_loop, divided, op##_##loops##_loop},                                                           \
          {scaled, NULL, scaled},                                                                                        \
          {op##_##loops##_loop, divided, op##_##loops##_loop}},                                                          \
-        splat_##type, bytes, bytes, UNIT / (bytes)};
+        op##_##loops##_tiny, splat_##type, bytes, bytes, UNIT / (bytes)};
 #define SELF_FAMILIES(type, sums, bytes, divided)                                                                       \
     FAMILY(type, sum, sums, bytes, sum_##sums##_scaled, divided)                                                        \
     FAMILY(type, prod, sums, bytes, NULL, NULL)                                                                         \
@@ -328,13 +346,13 @@ SELF_FAMILIES(float64, float64, 8, sum_float64_divided)
     static const struct family op##_##type##_family = {{{op##_##type##_loop, NULL, op##_##type##_partial},              \
                                                         {NULL, NULL, NULL},                                             \
                                                         {op##_##type##_wide, NULL, op##_float32_loop}},                 \
-                                                       splat_float32, bytes, 4, UNIT / 4};
+                                                       NULL, splat_float32, bytes, 4, UNIT / 4};
 #define WIDENED_FAMILIES(type, bytes)                                                                                   \
     static const struct family sum_##type##_family = {                                                                  \
         {{sum_##type##_loop, sum_##type##_divided, sum_##type##_partial},                                               \
          {sum_##type##_scaled, NULL, sum_##type##_scaled_partial},                                                      \
          {sum_##type##_wide, sum_##type##_wide_divided, sum_float32_loop}},                                             \
-        splat_float32, bytes, 4, UNIT / 4};                                                                                       \
+        NULL, splat_float32, bytes, 4, UNIT / 4};                                                                                       \
     WIDENED_FAMILY(type, prod, bytes)                                                                                   \
     WIDENED_FAMILY(type, min, bytes)                                                                                    \
     WIDENED_FAMILY(type, max, bytes)
@@ -349,7 +367,7 @@ WIDENED_FAMILIES(e5m2, 1)
         {{average_##type##_loop, average_##type##_loop, average_##type##_partial},                                      \
          {NULL, NULL, NULL},                                                                                            \
          {average_##type##_wide, average_##type##_wide, sum_uint64_loop}},                                              \
-        splat_float64, bytes, 8, UNIT / 8};
+        NULL, splat_float64, bytes, 8, UNIT / 8};
 
 AVERAGE_FAMILY(int8, 1)
 AVERAGE_FAMILY(uint8, 1)

@@ -90,6 +90,50 @@ INLINE vec nan_float64(void)
     return SPLAT(uint64, 0x7ff8000000000000u);
 }
 
+/* The first bytes, 8 at most; the rest zero. Reads nothing else. */
+INLINE uint64_t load_word(const char *p, int bytes)
+{
+    uint64_t word;
+    uint32_t low, high;
+    uint16_t a, b;
+
+    if (bytes >= 8) {
+        memcpy(&word, p, 8);
+        return word;
+    }
+    if (bytes >= 4) {
+        memcpy(&low, p, 4);
+        memcpy(&high, p + bytes - 4, 4);
+        return low | (uint64_t)high << (8 * (bytes - 4));
+    }
+    if (bytes >= 2) {
+        memcpy(&a, p, 2);
+        memcpy(&b, p + bytes - 2, 2);
+        return a | (uint64_t)b << (8 * (bytes - 2));
+    }
+    return bytes ? (uint8_t)*p : 0;
+}
+
+INLINE void store_word(char *p, uint64_t word, int bytes)
+{
+    if (bytes >= 8) {
+        memcpy(p, &word, 8);
+        return;
+    }
+    if (bytes & 4) {
+        memcpy(p, &word, 4);
+        word >>= 32;
+        p += 4;
+    }
+    if (bytes & 2) {
+        memcpy(p, &word, 2);
+        word >>= 16;
+        p += 2;
+    }
+    if (bytes & 1)
+        *p = (char)word;
+}
+
 INLINE vec pick(vec mask, vec a, vec b); /* lanes of a where the mask is all ones, else of b */
 
 /* Integer lanes where there is no word for it. */

@@ -13,6 +13,20 @@ INLINE void store_past(char *p, vec v)
 #endif
 }
 
+/* ---- parts of a vector: touch nothing beyond ----------------------------------------------------------------------- */
+
+INLINE vec load_part(const char *p, int bytes)
+{
+    return (vec)(v_uint64){load_word(p, bytes), bytes > 8 ? load_word(p + 8, bytes - 8) : 0};
+}
+
+INLINE void store_part(char *p, vec v, int bytes)
+{
+    store_word(p, ((v_uint64)v)[0], bytes);
+    if (bytes > 8)
+        store_word(p + 8, ((v_uint64)v)[1], bytes - 8);
+}
+
 /* ---- lanes -------------------------------------------------------------------------------------------------------- */
 
 INLINE vec pick(vec mask, vec a, vec b)

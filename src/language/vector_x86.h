@@ -31,6 +31,46 @@ INLINE void store_past(char *p, vec v)
 #endif
 }
 
+/* ---- parts of a vector: touch nothing beyond ----------------------------------------------------------------------- */
+
+INLINE vec load_part(const char *p, int bytes)
+{
+#if defined(__AVX512BW__)
+    return (vec)_mm512_maskz_loadu_epi8(~(uint64_t)0 >> (64 - bytes), p);
+#else
+    const int skip = bytes <= 16 ? 0 : 16, low = bytes - skip, high = low > 8 ? low - 8 : 0;
+    const vec v    = (vec)(v_uint64){load_word(p + skip, low), load_word(p + skip + 8, high)};
+
+    if (bytes == W)
+        return load(p);
+    if (!skip)
+        return v;
+    return (vec)_mm256_set_m128i(_mm256_castsi256_si128((ints)v), _mm_loadu_si128((const __m128i *)(const void *)p));
+#endif
+}
+
+INLINE void store_part(char *p, vec v, int bytes)
+{
+#if defined(__AVX512BW__)
+    _mm512_mask_storeu_epi8(p, ~(uint64_t)0 >> (64 - bytes), (ints)v);
+#else
+    const int skip = bytes <= 16 ? 0 : 16, low = bytes - skip;
+    __m128i   x    = _mm256_castsi256_si128((ints)v);
+
+    if (bytes == W) {
+        store(p, v);
+        return;
+    }
+    if (skip) {
+        _mm_storeu_si128((__m128i *)(void *)p, x);
+        x = _mm256_extracti128_si256((ints)v, 1);
+    }
+    store_word(p + skip, (uint64_t)_mm_cvtsi128_si64(x), low);
+    if (low > 8)
+        store_word(p + skip + 8, (uint64_t)_mm_extract_epi64(x, 1), low - 8);
+#endif
+}
+
 /* ---- lanes -------------------------------------------------------------------------------------------------------- */
 
 INLINE vec pick(vec mask, vec a, vec b)

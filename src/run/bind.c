@@ -208,7 +208,7 @@ static void note(struct hkt_binder *b, struct hkt_bound at, struct moment when, 
                              .write = when.phase == WRITE};
 }
 
-/* In place the step copies a chunk onto itself, else to other memory: whoever reads the chunk gets the same value before and after. */
+/* In place the step copies a chunk onto itself, else to other memory: it takes nothing away from those who still read the source. */
 static bool onto_itself(const struct hkt_binder *b, int r, const struct hkt_step *st, const struct hkt_operand *dst)
 {
     const struct hkt_operand *src = hkt_sources(&b->rank[r].schedule, st);
@@ -246,12 +246,14 @@ static void note_step(struct hkt_binder *b, int r, uint32_t s)
     for (int i = 0; i < st->ndst; i++) {
         const struct hkt_message *m = o[i].place == HKT_PEER ? &b->message[*message_of(b, r, &o[i])] : NULL;
 
-        if (!stores(b, r, s, &o[i]) || (m && m->kind == HKT_SLOT && slot) || onto_itself(b, r, st, &o[i]))
+        if (!stores(b, r, s, &o[i]) || (m && m->kind == HKT_SLOT && slot))
             continue;
         slot |= m && m->kind == HKT_SLOT;
-        if (!m)
+        if (!m) {
             note(b, place(r, &o[i]), (struct moment){s, WRITE}, me);
-        else
+            if (!b->error)
+                b->access[b->naccesses - 1].same = onto_itself(b, r, st, &o[i]);
+        } else
             note(b, m->home, (struct moment){m->kind == HKT_PUSH ? m->recv : s, WRITE}, me);
     }
 }
@@ -303,14 +305,14 @@ static void order_place(struct hkt_binder *b, const struct hkt_access *a, uint32
     for (uint32_t i = 0; i < n; i++) {
         if (write < n)
             wait_for(b, &a[i], &a[write], 0);
-        for (uint32_t j = since; a[i].write && j < i; j++)
+        for (uint32_t j = since; a[i].write && !a[i].same && j < i; j++)
             wait_for(b, &a[i], &a[j], 0);
         for (uint32_t j = 0; slot && a[i].write && j < n; j++) /* two slices later the slot is used again */
             wait_for(b, &a[i], &a[j], 2);
-        if (a[i].write) {
+        if (a[i].write)
             write = i;
+        if (a[i].write && !a[i].same)
             since = i + 1;
-        }
         if (!slot && a[i].actor != owner) { /* the owner may not return while others use its buffers */
             const struct hkt_access end = {.actor = owner, .step = b->rank[owner].kept};
 

@@ -44,6 +44,7 @@ struct hkt_access {
     int      actor;
     uint32_t step; /* of the actor, among those kept */
     bool     write;
+    bool     same; /* a write of the value that stands there already, when it is the same memory */
 };
 
 struct hkt_wait_pair {

@@ -76,28 +76,32 @@ enum hkt_reach hkt_tune_message(enum hkt_reach reach, size_t bytes)
     return bytes < (reach == HKT_REACH_MAP ? FLAT_MAPPED : READ_LEAST) ? HKT_REACH_STAGE : reach;
 }
 
+/* Can it run the shape, in the order asked for? */
+static bool fits(const struct hkt_algorithm *a, const struct hkt_shape *shape, hkt_order_t order)
+{
+    if (!a || hkt_algorithm_refuses(a, shape))
+        return false;
+    return order != HKT_ORDER_CANONICAL || !hkt_collective[shape->coll].reduces || hkt_algorithm_canonical(a, shape);
+}
+
 const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order)
 {
-    const struct hkt_algorithm *best  = forced[shape->coll];
+    const struct hkt_algorithm *best  = hkt_algorithm_find("direct");
     double                      least = 0;
 
-    if (best && !hkt_algorithm_refuses(best, shape))
-        return best;
-    best = hkt_algorithm_find("direct");
-    if (best && !hkt_algorithm_refuses(best, shape))
+    if (fits(forced[shape->coll], shape, order))
+        return forced[shape->coll];
+    if (fits(best, shape, order))
         return best;
     best = NULL;
     for (int i = 0; hkt_algorithms[i]; i++) {
-        const struct hkt_algorithm *a = hkt_algorithms[i];
-        double                      cost;
+        double cost;
 
-        if (hkt_algorithm_refuses(a, shape))
+        if (!fits(hkt_algorithms[i], shape, order))
             continue;
-        if (hkt_collective[shape->coll].reduces && order == HKT_ORDER_CANONICAL && !(a->canonical >> shape->coll & 1))
-            continue;
-        cost = a->cost(shape, bytes, &hkt_tune_local_link);
+        cost = hkt_algorithms[i]->cost(shape, bytes, &hkt_tune_local_link);
         if (!best || cost < least) {
-            best  = a;
+            best  = hkt_algorithms[i];
             least = cost;
         }
     }

@@ -14,7 +14,7 @@ enum {
     HKT_TEXT      = 1024 /* a sentence */
 };
 
-static const uint64_t HKT_GRACE_NS = 500000000u; /* the others wait so much longer than rank 0, which can say who is missing */
+static const uint64_t HKT_GRACE_NS = 3000000000u; /* the others wait so much longer than rank 0, which can say who is missing */
 
 struct hkt_id { /* in hkt_unique_id_t; the rest is 0 */
     unsigned char public_key[HKT_KEY], secret[HKT_KEY];
