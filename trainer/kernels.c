@@ -1,0 +1,285 @@
+/* kernels.c -- see kernels.h. Compiled once per instruction set, with TRAINER_ISA naming the table.
+ *
+ * `omp simd reduction` lets the compiler add in lanes; without it a sum is one long chain of additions. Row loops stay
+ * outermost, so a row is in the first-level cache when it is read again.
+ */
+#include "kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+/* e^x within two units in the last place, without a branch: e^x = 2^n e^r, |r| <= ln 2 / 2; polynomial of Moshier's
+ * Cephes library. */
+static inline float exponential(float x)
+{
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 88.0f ? 88.0f : x;
+
+    const float shifted =
+        x * 1.44269504088896341f + 12582912.0f; /* 1.5 * 2^23: the integer part lands in the low bits */
+    const float n = shifted - 12582912.0f, r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float       e = 1.9875691500e-4f, power;
+    int32_t     bits;
+
+    e = e * r + 1.3981999507e-3f;
+    e = e * r + 8.3334519073e-3f;
+    e = e * r + 4.1665795894e-2f;
+    e = e * r + 1.6666665459e-1f;
+    e = e * r + 5.0000001201e-1f;
+    e = e * r * r + r + 1.0f;
+    memcpy(&bits, &shifted, sizeof(bits));
+    bits = (int32_t)((uint32_t)(bits - 0x4B400000 + 127) << 23);
+    memcpy(&power, &bits, sizeof(power));
+    return e * power;
+}
+
+static void set_rows(float *y, const float *bias, const float *residual, int rows, int cols)
+{
+    for (int i = 0; i < rows; i++, y += cols) {
+        if (!residual) {
+            memcpy(y, bias, (size_t)cols * sizeof(float));
+            continue;
+        }
+#pragma omp simd
+        for (int j = 0; j < cols; j++)
+            y[j] = bias[j] + residual[j];
+        residual += cols;
+    }
+}
+
+static void sum_rows(float *sum, const float *y, int rows, int cols, int keep)
+{
+    if (!keep)
+        memset(sum, 0, (size_t)cols * sizeof(float));
+    for (int i = 0; i < rows; i++, y += cols) {
+#pragma omp simd
+        for (int j = 0; j < cols; j++)
+            sum[j] += y[j];
+    }
+}
+
+/* gelu(x) = x / 2 (1 + tanh u) = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3) */
+static const float gelu_a = 1.5957691216057308f, gelu_b = 0.0713548162726009f; /* 2u = a x + b x^3 */
+
+static void gelu(float *restrict y, const float *restrict x, size_t count)
+{
+#pragma omp simd
+    for (size_t i = 0; i < count; i++)
+        y[i] = x[i] / (1.0f + exponential(-x[i] * (gelu_a + gelu_b * x[i] * x[i])));
+}
+
+static void gelu_backward(float *restrict dx, const float *restrict x, size_t count)
+{
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        const float square = x[i] * x[i], s = 1.0f / (1.0f + exponential(-x[i] * (gelu_a + gelu_b * square)));
+
+        dx[i] *= s + x[i] * s * (1.0f - s) * (gelu_a + 3.0f * gelu_b * square);
+    }
+}
+
+static void norm(float *restrict y, const struct norm *n)
+{
+    const float *restrict x = n->x, *restrict gain = n->gain, *restrict bias = n->bias;
+
+    for (int i = 0; i < n->rows; i++, x += n->cols, y += n->cols) {
+        float sum = 0, squares = 0;
+
+#pragma omp simd reduction(+ : sum)
+        for (int j = 0; j < n->cols; j++)
+            sum += x[j];
+        const float mean = sum / (float)n->cols;
+
+#pragma omp simd reduction(+ : squares)
+        for (int j = 0; j < n->cols; j++)
+            squares += (x[j] - mean) * (x[j] - mean);
+        const float rstd = 1.0f / sqrtf(squares / (float)n->cols + 1e-5f);
+
+#pragma omp simd
+        for (int j = 0; j < n->cols; j++)
+            y[j] = (x[j] - mean) * rstd * gain[j] + bias[j];
+        n->mean[i] = mean;
+        n->rstd[i] = rstd;
+    }
+}
+
+static void norm_backward(float *restrict dx, float *restrict dgain, float *restrict dbias, const float *restrict dy,
+                          const struct norm *n)
+{
+    const float *restrict x = n->x, *restrict gain = n->gain;
+
+    for (int i = 0; i < n->rows; i++, x += n->cols, dx += n->cols, dy += n->cols) {
+        const float mean = n->mean[i], rstd = n->rstd[i];
+        float       sum = 0, product = 0;
+
+#pragma omp simd reduction(+ : sum, product)
+        for (int j = 0; j < n->cols; j++) {
+            const float unit = (x[j] - mean) * rstd;
+
+            sum += dy[j] * gain[j];
+            product += dy[j] * gain[j] * unit;
+            dgain[j] += dy[j] * unit;
+            dbias[j] += dy[j];
+        }
+        sum /= (float)n->cols;
+        product /= (float)n->cols;
+#pragma omp simd
+        for (int j = 0; j < n->cols; j++)
+            dx[j] += (dy[j] * gain[j] - sum - (x[j] - mean) * rstd * product) * rstd;
+    }
+}
+
+static float largest(const float *x, int count)
+{
+    float lane[8], most = x[0];
+    int   j = 0;
+
+    for (int k = 0; k < 8; k++) /* lanes by hand: NaN keeps compilers from reordering a maximum */
+        lane[k] = most;
+    for (; j + 8 <= count; j += 8)
+        for (int k = 0; k < 8; k++)
+            lane[k] = x[j + k] > lane[k] ? x[j + k] : lane[k];
+    for (; j < count; j++)
+        most = x[j] > most ? x[j] : most;
+    for (int k = 0; k < 8; k++)
+        most = lane[k] > most ? lane[k] : most;
+    return most;
+}
+
+/* x = e^(scale (x - most)); returns the sum. */
+static float exponentials(float *x, int count, float scale, float most)
+{
+    float sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int j = 0; j < count; j++) {
+        x[j] = exponential(scale * (x[j] - most));
+        sum += x[j];
+    }
+    return sum;
+}
+
+static void softmax(struct matrix s, int first, float scale)
+{
+    for (int i = 0; i < s.rows; i++) {
+        float    *x     = s.data + (size_t)i * (size_t)s.stride;
+        const int count = first + i + 1;
+
+        const float share = 1.0f / exponentials(x, count, scale, largest(x, count));
+
+#pragma omp simd
+        for (int j = 0; j < count; j++)
+            x[j] *= share;
+        memset(x + count, 0, (size_t)(s.cols - count) * sizeof(float));
+    }
+}
+
+static void softmax_backward(struct matrix dp, struct matrix p, int first, float scale)
+{
+    for (int i = 0; i < dp.rows; i++) {
+        float *restrict dx      = dp.data + (size_t)i * (size_t)dp.stride;
+        const float *restrict y = p.data + (size_t)i * (size_t)p.stride;
+        const int count         = first + i + 1;
+        float     sum           = 0;
+
+#pragma omp simd reduction(+ : sum)
+        for (int j = 0; j < count; j++)
+            sum += dx[j] * y[j];
+#pragma omp simd
+        for (int j = 0; j < count; j++)
+            dx[j] = scale * y[j] * (dx[j] - sum);
+        memset(dx + count, 0, (size_t)(dp.cols - count) * sizeof(float));
+    }
+}
+
+static double cross_entropy(struct matrix logits, const uint8_t *target, float scale)
+{
+    double loss = 0;
+
+    for (int i = 0; i < logits.rows; i++) {
+        float      *x    = logits.data + (size_t)i * (size_t)logits.stride;
+        const float most = largest(x, logits.cols), chosen = x[target[i]] - most;
+        const float sum = exponentials(x, logits.cols, 1.0f, most), factor = scale / sum;
+
+        loss += log((double)sum) - (double)chosen;
+#pragma omp simd
+        for (int j = 0; j < logits.cols; j++)
+            x[j] *= factor;
+        x[target[i]] -= scale;
+    }
+    return loss;
+}
+
+static double sum_of_squares(const float *x, size_t count)
+{
+    double total = 0;
+
+#pragma omp simd reduction(+ : total)
+    for (size_t i = 0; i < count; i++)
+        total += (double)x[i] * (double)x[i];
+    return total;
+}
+
+static void adamw(const struct adamw *step, const struct adamw_state *state, size_t count)
+{
+    const struct adamw a = *step;
+    const float shrink = 1.0f - a.rate * a.decay, move = a.rate / a.correction1, root = 1.0f / sqrtf(a.correction2);
+    float *restrict w = state->weight, *restrict m = state->mean, *restrict v = state->square;
+    const float *restrict gradient = state->gradient;
+
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        const float g = gradient[i] * a.scale;
+
+        m[i] = a.beta1 * m[i] + (1.0f - a.beta1) * g;
+        v[i] = a.beta2 * v[i] + (1.0f - a.beta2) * g * g;
+        w[i] = w[i] * shrink - move * m[i] / (sqrtf(v[i]) * root + a.epsilon);
+    }
+}
+
+/* Twelve accumulators of eight floats: what the sixteen registers of AVX2 can hold beside two of b and one of a. */
+typedef float vector __attribute__((vector_size(32)));
+
+static void add_tile(struct matrix c, const float *a, const float *b, int depth)
+{
+    vector sum[KERNEL_TILE_ROWS][2] = {{{0}}};
+    float  tile[KERNEL_TILE_ROWS][KERNEL_TILE_COLS];
+
+    for (int k = 0; k < depth; k++, a += KERNEL_TILE_ROWS, b += KERNEL_TILE_COLS) {
+        vector low, high;
+
+        memcpy(&low, b, sizeof(low));
+        memcpy(&high, b + 8, sizeof(high));
+#pragma GCC unroll 6
+        for (int i = 0; i < KERNEL_TILE_ROWS; i++) {
+            sum[i][0] += a[i] * low;
+            sum[i][1] += a[i] * high;
+        }
+    }
+    memcpy(tile, sum, sizeof(tile));
+    for (int i = 0; i < c.rows; i++)
+        for (int j = 0; j < c.cols; j++)
+            c.data[(size_t)i * (size_t)c.stride + (size_t)j] += tile[i][j];
+}
+
+#define TABLE_OF(isa) kernels_##isa
+#define TABLE(isa) TABLE_OF(isa)
+#define TEXT_OF(isa) #isa
+#define TEXT(isa) TEXT_OF(isa)
+
+extern const struct kernels TABLE(TRAINER_ISA);
+const struct kernels        TABLE(TRAINER_ISA) = {
+           .name             = TEXT(TRAINER_ISA),
+           .set_rows         = set_rows,
+           .sum_rows         = sum_rows,
+           .gelu             = gelu,
+           .gelu_backward    = gelu_backward,
+           .norm             = norm,
+           .norm_backward    = norm_backward,
+           .softmax          = softmax,
+           .softmax_backward = softmax_backward,
+           .cross_entropy    = cross_entropy,
+           .sum_of_squares   = sum_of_squares,
+           .adamw            = adamw,
+           .add_tile         = add_tile,
+};

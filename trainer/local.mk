@@ -1,0 +1,48 @@
+# trainer: hkt-train, an ordinary user of the library. Everything but main() is a convenience library, for the tests.
+noinst_LTLIBRARIES += libtrainer.la libtrainer_portable.la
+libtrainer_la_SOURCES = \
+	trainer/attention.c \
+	trainer/buckets.c trainer/buckets.h \
+	trainer/clock.h \
+	trainer/data.c trainer/data.h \
+	trainer/dump.c trainer/dump.h \
+	trainer/kernels_choose.c trainer/kernels.h \
+	trainer/layers.c trainer/layers.h \
+	trainer/matrix.c trainer/matrix.h \
+	trainer/model.c trainer/model.h \
+	trainer/optimizer.c trainer/optimizer.h \
+	trainer/passes.c \
+	trainer/plot.c trainer/plot.h \
+	trainer/random.c trainer/random.h \
+	trainer/report.c trainer/report.h \
+	trainer/sample.c trainer/sample.h \
+	trainer/settings.c trainer/settings.h \
+	trainer/stop.c trainer/stop.h \
+	trainer/watch.c trainer/watch.h \
+	src/tools/flags.c src/tools/flags.h \
+	src/tools/svg.c src/tools/svg.h
+libtrainer_la_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
+libtrainer_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS)
+libtrainer_la_LIBADD = libtrainer_portable.la
+TRAINER_CFLAGS = -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math
+
+# The kernels: one source, compiled once per instruction set.
+libtrainer_portable_la_SOURCES = trainer/kernels.c
+libtrainer_portable_la_CPPFLAGS = $(AM_CPPFLAGS) -DTRAINER_ISA=portable
+libtrainer_portable_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS)
+if X86
+noinst_LTLIBRARIES += libtrainer_avx2.la libtrainer_avx512.la
+libtrainer_avx2_la_SOURCES = trainer/kernels.c
+libtrainer_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DTRAINER_ISA=avx2
+libtrainer_avx2_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS) -ffp-contract=fast -mavx2 -mfma
+libtrainer_avx512_la_SOURCES = trainer/kernels.c
+libtrainer_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DTRAINER_ISA=avx512
+libtrainer_avx512_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS) -ffp-contract=fast -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma
+libtrainer_la_LIBADD += libtrainer_avx2.la libtrainer_avx512.la
+endif
+
+bin_PROGRAMS += hkt-train
+hkt_train_SOURCES = trainer/train.c
+hkt_train_LDADD = libtrainer.la libhocket.la $(BLAS_LIBS) -lm
+EXTRA_DIST += trainer/get-text docs/training.md
+dist_man_MANS += docs/man/hkt-train.1
