@@ -313,7 +313,7 @@ static void kill_rest(struct start *s, int n)
 /* Every rank's failure, or what those were doing that have not ended. */
 static void abort_test(struct start *s, int n, bool late)
 {
-    static char text[6000]; /* Check takes 8191 bytes at the most */
+    static char text[3800]; /* Check takes 4096 bytes at the most */
     size_t      at = 0;
 
     for (int r = 0; r < n && at < sizeof(text) - 1800; r++) {

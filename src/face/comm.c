@@ -1,7 +1,7 @@
 /* comm.c -- making a communicator from a unique id, and its end.
  *
- * Three all-gathers: addresses of the processes (who are you), introductions (can you go on, where is the segment, what cores have you), and a last
- * one that says everybody is in. A rank that fails says so in its introduction, so all fail with its sentence.
+ * Everybody learns the address of everybody's process and attaches it; then three rounds of introductions: all are attached, the segment is
+ * handed out, all have mapped it. A rank that fails says so in its introduction, so all fail with its sentence.
  */
 #include "face/comm.h"
 
@@ -39,38 +39,45 @@ static int meet(struct hkt_bootstrap *b, int size, struct hkt_process **process)
     return rc;
 }
 
-/* Exchanges introductions; the first failure of any rank is everybody's. */
-static int introduce_all(struct hkt_bootstrap *b, const struct hkt_introduction *me, struct hkt_introduction *all, int size)
+/* Those who join. */
+struct circle {
+    struct hkt_bootstrap    *b;
+    struct hkt_introduction *all; /* size; of the last round */
+    int                      size;
+};
+
+/* One introduction of every rank to every other: how far this rank has come. The first failure of any rank is everybody's. */
+static int agree(const struct circle *in, const struct hkt_communicator *c, int code, uint32_t segment)
 {
-    HKT_TRY(hkt_bootstrap_all_gather(b, me, sizeof(*me), all));
-    for (int r = 0; r < size; r++)
+    struct hkt_introduction me, *all = in->all;
+
+    hkt_introduce(&me, c, code);
+    me.segment = segment;
+    HKT_TRY(hkt_bootstrap_all_gather(in->b, &me, sizeof(me), all));
+    for (int r = 0; r < in->size; r++)
         if (all[r].code)
             return hkt_fail(all[r].code, "rank %d could not join: %s", r, all[r].sentence);
     return 0;
 }
 
-static int join_steps(struct plan_to_join *j, struct hkt_bootstrap *b, struct hkt_process **process, struct hkt_introduction *all,
-                      struct hkt_communicator **out)
+static int join_steps(struct plan_to_join *j, const struct circle *in, struct hkt_process **process, struct hkt_communicator **out)
 {
-    struct hkt_communicator *c = NULL;
+    struct hkt_communicator *c       = NULL;
     struct hkt_segment      *segment = NULL;
-    struct hkt_introduction  me;
-    int                      rc;
+    int                      rc, mine;
 
-    HKT_TRY(meet(b, j->size, process));
-    rc = hkt_communicator_create(&c, j->rank, j->size, process, &j->config);
-    if (!rc && j->rank == 0)
-        rc = hkt_communicator_segment(c, &segment);
-    hkt_introduce(&me, c, rc);
-    if (segment)
-        me.segment = segment->id;
-    rc = introduce_all(b, &me, all, j->size);
+    HKT_TRY(meet(in->b, j->size, process));
+    mine = hkt_communicator_create(&c, j->rank, j->size, process, &j->config);
+    rc   = agree(in, c, mine, 0); /* before everybody knows everybody's process, no memory can be handed over */
     if (!rc) {
-        rc = hkt_communicator_attach(c, all[0].segment);
-        if (!rc)
-            hkt_communicator_settle(c, all);
-        hkt_introduce(&me, c, rc);
-        rc = introduce_all(b, &me, all, j->size);
+        mine = j->rank == 0 ? hkt_communicator_segment(c, &segment) : 0;
+        rc   = agree(in, c, mine, segment ? segment->id : 0);
+    }
+    if (!rc) {
+        mine = hkt_communicator_attach(c, in->all[0].segment);
+        if (!mine)
+            hkt_communicator_settle(c, in->all);
+        rc = agree(in, c, mine, 0);
     }
     hkt_segment_free(segment); /* everybody has a mapping of its own */
     if (rc)
@@ -99,7 +106,7 @@ static int join(struct plan_to_join *j, struct hkt_communicator **c)
     opened = hkt_bootstrap_open(&b, &j->id, j->size, j->rank, hkt_options()->init_timeout);
     rc     = rc ? rc : opened;
     if (!rc)
-        rc = join_steps(j, b, process, all, c);
+        rc = join_steps(j, &(struct circle){b, all, j->size}, process, c);
     if (rc && !opened)
         hkt_bootstrap_fail(b, rc);
     hkt_bootstrap_close(b);

@@ -38,14 +38,18 @@ INLINE vec load_part(const char *p, int bytes)
 #if defined(__AVX512BW__)
     return (vec)_mm512_maskz_loadu_epi8(~(uint64_t)0 >> (64 - bytes), p);
 #else
-    const int skip = bytes <= 16 ? 0 : 16, low = bytes - skip, high = low > 8 ? low - 8 : 0;
-    const vec v    = (vec)(v_uint64){load_word(p + skip, low), load_word(p + skip + 8, high)};
+    __m128i low;
 
     if (bytes == W)
         return load(p);
-    if (!skip)
-        return v;
-    return (vec)_mm256_set_m128i(_mm256_castsi256_si128((ints)v), _mm_loadu_si128((const __m128i *)(const void *)p));
+    if (bytes <= 8)
+        return (vec)(v_uint64){load_word(p, bytes)};
+    if (bytes <= 16)
+        return (vec)(v_uint64){load_word(p, 8), load_word(p + 8, bytes - 8)};
+    low = _mm_loadu_si128((const __m128i *)(const void *)p);
+    if (bytes <= 24)
+        return (vec)_mm256_set_m128i(_mm_cvtsi64_si128((int64_t)load_word(p + 16, bytes - 16)), low);
+    return (vec)_mm256_set_m128i(_mm_set_epi64x((int64_t)load_word(p + 24, bytes - 24), (int64_t)load_word(p + 16, 8)), low);
 #endif
 }
 
@@ -54,20 +58,21 @@ INLINE void store_part(char *p, vec v, int bytes)
 #if defined(__AVX512BW__)
     _mm512_mask_storeu_epi8(p, ~(uint64_t)0 >> (64 - bytes), (ints)v);
 #else
-    const int skip = bytes <= 16 ? 0 : 16, low = bytes - skip;
-    __m128i   x    = _mm256_castsi256_si128((ints)v);
+    __m128i x = _mm256_castsi256_si128((ints)v);
 
     if (bytes == W) {
         store(p, v);
         return;
     }
-    if (skip) {
+    if (bytes > 16) {
         _mm_storeu_si128((__m128i *)(void *)p, x);
         x = _mm256_extracti128_si256((ints)v, 1);
+        p += 16;
+        bytes -= 16;
     }
-    store_word(p + skip, (uint64_t)_mm_cvtsi128_si64(x), low);
-    if (low > 8)
-        store_word(p + skip + 8, (uint64_t)_mm_extract_epi64(x, 1), low - 8);
+    store_word(p, (uint64_t)_mm_cvtsi128_si64(x), bytes);
+    if (bytes > 8)
+        store_word(p + 8, (uint64_t)_mm_extract_epi64(x, 1), bytes - 8);
 #endif
 }
 
