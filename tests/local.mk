@@ -106,8 +106,11 @@ endif
 
 # ---- types and reduction kernels
 if HAVE_CHECK
-check_PROGRAMS += tests/test_reduce
-TESTS += tests/test_reduce
+check_PROGRAMS += tests/test_dtype tests/test_reduce
+TESTS += tests/test_dtype tests/test_reduce
+tests_test_dtype_SOURCES = tests/test_dtype.c tests/reduce_call.c tests/reduce_call.h
+tests_test_dtype_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_dtype_LDADD = libcore.la $(CHECK_LIBS) -lm
 tests_test_reduce_SOURCES = tests/test_reduce.c tests/reduce_call.c tests/reduce_call.h
 tests_test_reduce_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_reduce_LDADD = libcore.la $(CHECK_LIBS) -lm

@@ -86,7 +86,8 @@ double buckets_wait(struct buckets *b, double *loss)
         start = clock_seconds();
         need(hkt_stream_synchronize(b->stream), "averaging the gradients"); /* reports an error of the all-reduces */
         need(hkt_all_reduce(loss, loss, 1, HKT_FLOAT64, HKT_AVG, b->comm, NULL), "averaging the loss");
-        b->in_flight = watch_settle(&b->watch);
+        b->in_flight += watch_settle(&b->watch);
+        b->in_flight += clock_seconds() - start; /* the loss is communication, too */
         b->waited += clock_seconds() - start;
     }
     b->launched = 0;

@@ -66,12 +66,17 @@ void report_setup(struct report *r, const struct report_setup *setup)
     fflush(stdout);
 }
 
+/* Percent of the time in flight that was not waited for. Waking up late can make the waiting the longer of the two. */
+static double hidden(double in_flight, double waited)
+{
+    return 100 * fmax(0, 1 - waited / in_flight);
+}
+
 /* "communication 3.1 %, 87 % of it hidden": shares of `seconds`. */
 static void print_communication(const struct report *r, double seconds, double in_flight, double waited)
 {
     if (r->ranks > 1 && in_flight > 0)
-        printf("  communication %.1f %%, %.0f %% of it hidden", 100 * in_flight / seconds,
-               100 * (1 - waited / in_flight));
+        printf("  communication %.1f %%, %.0f %% of it hidden", 100 * in_flight / seconds, hidden(in_flight, waited));
 }
 
 static double tokens(const struct report *r, long steps)
@@ -116,7 +121,7 @@ static void print_bar(struct report *r)
                         tokens(r, r->step) / r->times.steps);
     if (r->ranks > 1 && flight > 0)
         snprintf(line + n, sizeof(line) - (size_t)n, "  communication %.1f %%, %.0f %% hidden",
-                 100 * flight / r->times.steps, 100 * (1 - r->buckets->waited / flight));
+                 100 * flight / r->times.steps, hidden(flight, r->buckets->waited));
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) || window.ws_col == 0)
         window.ws_col = 80;
     printf("\r%.*s\033[K", window.ws_col - 1, line);
@@ -148,6 +153,17 @@ void report_evaluation(struct report *r, double loss)
                r->settings->iterations, loss, loss / bit, r->terminal ? "\033[K" : "");
 }
 
+/* Mean of the last steps: one step's loss says little. */
+static double last_loss(const struct report *r)
+{
+    const long count = r->step < r->settings->log_interval ? r->step : r->settings->log_interval;
+    double     sum   = 0;
+
+    for (long i = r->step - count; i < r->step; i++)
+        sum += r->curve_y[i];
+    return sum / (double)count;
+}
+
 static void print_share(const char *what, double seconds, double all)
 {
     printf("  %-26s %8.2f s  %5.1f %%\n", what, seconds, 100 * seconds / all);
@@ -156,10 +172,10 @@ static void print_share(const char *what, double seconds, double all)
 static void print_table(const struct report *r)
 {
     const struct times *t      = &r->times;
-    const double        flight = r->buckets->in_flight, waited = r->buckets->waited;
+    const double        flight = r->buckets->in_flight, waited = r->buckets->waited, loss = last_loss(r);
 
     printf("report    %ld steps, %.0f tokens in %.1f s: %.0f tokens/s; loss %.4f, %.3f bits/byte", r->step,
-           tokens(r, r->step), t->steps, tokens(r, r->step) / t->steps, r->loss, r->loss / bit);
+           tokens(r, r->step), t->steps, tokens(r, r->step) / t->steps, loss, loss / bit);
     if (isfinite(r->held_out))
         printf("; held out %.4f, %.3f bits/byte", r->held_out, r->held_out / bit);
     printf("\n");
@@ -169,7 +185,7 @@ static void print_table(const struct report *r)
     print_share("optimizer", t->optimizer, t->steps);
     if (r->ranks > 1 && flight > 0)
         printf("  communication in flight    %8.2f s  %5.1f %%, of which %.0f %% hidden behind the backward pass\n",
-               flight, 100 * flight / t->steps, 100 * (1 - waited / flight));
+               flight, 100 * flight / t->steps, hidden(flight, waited));
     printf("  matrix products            %8.2f s  %5.1f %%, at %.1f GFLOP/s\n", t->products,
            100 * t->products / t->steps, t->operations / t->products / 1e9);
     if (r->step > 2)

@@ -70,8 +70,9 @@ double watch_settle(struct watch *w)
     pthread_mutex_lock(&w->lock);
     while (w->seen < w->posted)
         pthread_cond_wait(&w->changed, &w->lock);
+    seconds = w->seconds;
     w->seen = w->posted = 0;
-    seconds             = w->seconds;
+    w->seconds          = 0;
     pthread_mutex_unlock(&w->lock);
     return seconds;
 }

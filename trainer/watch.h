@@ -34,7 +34,7 @@ void watch_end(struct watch *watch);
  * one before. */
 void watch_post(struct watch *watch, hkt_event_t *event, double launched);
 
-/* Waits until all posted events have been seen, and forgets them; returns the seconds in flight since watch_begin(). */
+/* Waits until all posted events have been seen, and forgets them; returns the seconds in flight since the last call. */
 double watch_settle(struct watch *watch);
 
 #endif
