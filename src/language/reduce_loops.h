@@ -212,39 +212,41 @@ WRAPPING_LOOPS(uint64)
 FLOAT_LOOPS(float32)
 FLOAT_LOOPS(float64)
 
-/* The small floats. `order` is the one to read and finish in where fp32 does not meet memory; `size` bytes are a unit. */
+/* The small floats. Where fp32 does not meet memory, sums read and finish in the way of `sums`, and the others in that of `order`;
+ * `size` bytes are a unit. */
 #define WIDE_LOOPS(type, size, op)                                                                                      \
     SMALL(op##_##type##_partial, narrow_##type, op##_float32, rounded_float32, size, 4 * W)                             \
     SMALL(op##_##type##_wide, narrow_float32, op##_float32, rounded_##type, 4 * W, size)
-#define OTHER_LOOPS(type, size, op)                                                                                     \
-    SMALL(op##_##type##_loop, narrow_##type, op##_float32, rounded_##type, size, size)                                  \
+#define OTHER_LOOPS(type, order, size, op)                                                                              \
+    SMALL(op##_##type##_loop, narrow_##order, op##_float32, rounded_##order, size, size)                                \
     WIDE_LOOPS(type, size, op)
-#define WIDENED_LOOPS(FORM, type, order, size)                                                                          \
-    FORM(sum_##type##_loop, narrow_##order, sum_float32, rounded_##order, size, size)                                   \
-    FORM(sum_##type##_divided, narrow_##order, sum_float32, divided_##order, size, size)                                \
-    SMALL(sum_##type##_scaled, scaled_##type, sum_float32, rounded_##type, size, size)                                  \
+#define WIDENED_LOOPS(FORM, type, sums, order, size)                                                                    \
+    FORM(sum_##type##_loop, narrow_##sums, sum_float32, rounded_##sums, size, size)                                     \
+    FORM(sum_##type##_divided, narrow_##sums, sum_float32, divided_##sums, size, size)                                  \
+    SMALL(sum_##type##_scaled, scaled_##order, sum_float32, rounded_##order, size, size)                                \
     SMALL(sum_##type##_scaled_partial, scaled_##type, sum_float32, rounded_float32, size, 4 * W)                        \
     SMALL(sum_##type##_wide_divided, narrow_float32, sum_float32, divided_##type, 4 * W, size)                          \
     WIDE_LOOPS(type, size, sum)                                                                                         \
-    OTHER_LOOPS(type, size, prod)                                                                                       \
-    OTHER_LOOPS(type, size, min)                                                                                        \
-    OTHER_LOOPS(type, size, max)
+    OTHER_LOOPS(type, order, size, prod)                                                                                \
+    OTHER_LOOPS(type, order, size, min)                                                                                 \
+    OTHER_LOOPS(type, order, size, max)
 
 #define WIDENED(type, canonical)                                                                                        \
     READS(type, float32, canonical)                                                                                     \
     DIVIDES(type, float32)
-#define ANY_NAN(v) (v) /* the packing makes the only NaN there is */
+#define ANY_NAN(v) (v) /* where the packing makes it canonical */
 
-WIDENED(float16, canonical_float32)
+WIDENED(float16, ANY_NAN)
 WIDENED(bfloat16, canonical_float32)
 WIDENED(bfloat16_split, canonical_float32)
+WIDENED(bfloat16_sums, ANY_NAN)
 WIDENED(e4m3, ANY_NAN)
 WIDENED(e4m3_scaled, ANY_NAN)
-WIDENED(e5m2, canonical_float32)
-WIDENED_LOOPS(FORM_FLOAT16, float16, float16, 2 * W)
-WIDENED_LOOPS(FAST, bfloat16, bfloat16_split, 2 * W)
-WIDENED_LOOPS(SMALL, e4m3, e4m3_scaled, W)
-WIDENED_LOOPS(SMALL, e5m2, e5m2, W)
+WIDENED(e5m2, ANY_NAN)
+WIDENED_LOOPS(FORM_FLOAT16, float16, float16, float16, 2 * W)
+WIDENED_LOOPS(FAST, bfloat16, bfloat16_sums, bfloat16_split, 2 * W)
+WIDENED_LOOPS(SMALL, e4m3, e4m3_scaled, e4m3, W)
+WIDENED_LOOPS(SMALL, e5m2, e5m2, e5m2, W)
 
 /* The average of integers of up to 32 bits, summed in 64. */
 #define AVERAGE_LOOPS(type, size, pack)                                                                                 \

@@ -165,7 +165,7 @@ INLINE v_uint32 encode_ieee(v_uint32 u, const int mantissa, const uint32_t nan, 
 {
     const v_uint32 magnitude = u & 0x7fffffffu;
     const v_uint32 finite    = encode(magnitude, mantissa, 0x38800000u);
-    const vec      code = pick((vec)((v_int32)finite > (int32_t)infinity), SPLAT(uint32, infinity), (vec)finite);
+    const vec      code      = pick((vec)((v_int32)finite > (int32_t)infinity), SPLAT(uint32, infinity), (vec)finite);
 
     return (v_uint32)pick((vec)((v_int32)magnitude > 0x7f800000), SPLAT(uint32, nan), code);
 }
@@ -186,6 +186,14 @@ INLINE v_uint32 to_e4m3(v_uint32 u)
     const v_uint32 code      = encode(magnitude, 3, 0x3c800000u) | (u >> 24 & 0x80u);
 
     return (v_uint32)pick((vec)((v_int32)magnitude > 0x43e80000), SPLAT(uint32, 0x7fu), (vec)code); /* above 464: NaN */
+}
+
+/* To nearest even in the upper half; the lower half is left over. */
+INLINE v_uint32 round_bfloat16(vec v)
+{
+    const v_uint32 u = (v_uint32)v;
+
+    return u + 0x7fffu + (u >> 16 & 1u);
 }
 
 #if defined(__AVX2__)
@@ -272,7 +280,7 @@ READ_WIDENED(average_uint16, load64_uint16, 4)
 READ_WIDENED(average_int32, load64_int32, 2)
 READ_WIDENED(average_uint32, load64_uint32, 2)
 
-/* Even elements, then odd ones: cheaper than in order, for sums that do not meet memory in fp32. */
+/* Even elements, then odd ones: cheaper than in order where fp32 does not meet memory. */
 INLINE vec read_bfloat16_split(const char *p, int k)
 {
     const v_uint32 both = (v_uint32)load(p + (k / 2) * W);
@@ -280,7 +288,7 @@ INLINE vec read_bfloat16_split(const char *p, int k)
     return (vec)(k & 1 ? both & 0xffff0000u : both << 16);
 }
 
-/* ---- packing: a unit of the wide type to the type, in place at the front; NaN is canonical already ------------------------ */
+/* ---- packing: a unit of the wide type to the type, in place at the front -------------------------------------------------- */
 
 #define PACK_SELF(type)                                                                                                 \
     INLINE void pack_##type(vec v[4])                                                                                   \
@@ -305,25 +313,19 @@ INLINE void pack_float16(vec v[4])
     v[1] = halve_float16(v[2], v[3]);
 }
 
-/* To nearest even in the upper half; the lower half is left over. */
-INLINE v_uint32 round_bfloat16(vec v)
-{
-    const v_uint32 u = (v_uint32)v;
-
-    return u + 0x7fffu + (u >> 16 & 1u);
-}
-
-INLINE void pack_bfloat16(vec v[4])
+INLINE void pack_bfloat16(vec v[4]) /* NaN canonical */
 {
     v[0] = narrow16(round_bfloat16(v[0]) >> 16, round_bfloat16(v[1]) >> 16);
     v[1] = narrow16(round_bfloat16(v[2]) >> 16, round_bfloat16(v[3]) >> 16);
 }
 
-INLINE void pack_bfloat16_split(vec v[4])
+INLINE void pack_bfloat16_split(vec v[4]) /* likewise */
 {
     v[0] = upper_halves((vec)round_bfloat16(v[0]), (vec)round_bfloat16(v[1]));
     v[1] = upper_halves((vec)round_bfloat16(v[2]), (vec)round_bfloat16(v[3]));
 }
+
+#define read_bfloat16_sums read_bfloat16_split
 
 /* 64-bit lanes to their low 32, 16 or 8 bits. */
 INLINE void pack_low32(vec v[4])

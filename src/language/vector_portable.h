@@ -173,6 +173,13 @@ INLINE void pack_e5m2(vec v[4])
     v[0] = narrow8((v_uint32)v[0], (v_uint32)v[1], (v_uint32)v[2], (v_uint32)v[3]);
 }
 
+INLINE void pack_bfloat16_sums(vec v[4])
+{
+    UNIT_OF(v, (vec)round_bfloat16(canonical_float32(v[k])));
+    v[0] = upper_halves(v[0], v[1]);
+    v[1] = upper_halves(v[2], v[3]);
+}
+
 /* A scale that is cheaper on some machines; here there is none. */
 #define load_e4m3_scaled load_e4m3
 #define pack_e4m3_scaled pack_e4m3

@@ -249,16 +249,49 @@ INLINE vec narrow8(v_uint32 a, v_uint32 b, v_uint32 c, v_uint32 d)
 #endif
 }
 
+/* The 16-bit lanes of a at even places, those of b at odd ones. */
+INLINE vec alternate(vec a, vec b)
+{
+#if defined(__AVX512BW__)
+    return (vec)_mm512_mask_blend_epi16(0xaaaaaaaa, (ints)a, (ints)b);
+#else
+    return (vec)_mm256_blend_epi16((ints)a, (ints)b, 0xaa);
+#endif
+}
+
+/* fp16 or bf16 codes, NaN to the canonical one; it is the only code above infinity but for its sign. */
+INLINE vec canonical_code16(vec v, const int16_t nan, const int16_t infinity)
+{
+    const vec magnitude = v & SPLAT(int16, 0x7fff);
+
+#if defined(__AVX512BW__)
+    return (vec)_mm512_mask_mov_epi16((ints)v, _mm512_cmpgt_epi16_mask((ints)magnitude, (ints)SPLAT(int16, infinity)), (ints)SPLAT(int16, nan));
+#else
+    return pick((vec)((v_int16)magnitude > (v_int16)SPLAT(int16, infinity)), SPLAT(int16, nan), v);
+#endif
+}
+
+/* fp32 at even and odd places to bf16. Rounds all 16-bit halves at once: up when the lower half is above 0x8000, or equal and the
+ * upper one odd. A NaN may come with any sign and payload, but its lower half has to be zero: so do NaN of bf16, their sums and those
+ * that the machine makes. */
+INLINE vec halve_bfloat16(vec even, vec odd)
+{
+    const vec      upper = alternate((vec)((v_uint32)even >> 16), odd), lower = alternate(even, (vec)((v_uint32)odd << 16));
+    const v_uint16 above = (v_uint16)X86(subs_epu16)((ints)lower, (ints)(~upper & SPLAT(uint16, 1)));
+
+    return canonical_code16((vec)((v_uint16)upper + (above >> 15)), 0x7fc0, 0x7f80);
+}
+
+INLINE void pack_bfloat16_sums(vec v[4])
+{
+    v[0] = halve_bfloat16(v[0], v[1]);
+    v[1] = halve_bfloat16(v[2], v[3]);
+}
+
 /* The upper halves of two vectors of 32-bit lanes, by turns. */
 INLINE vec upper_halves(vec even, vec odd)
 {
-    const vec shifted = (vec)((v_uint32)even >> 16);
-
-#if defined(__AVX512BW__)
-    return shifted | (odd & SPLAT(uint32, 0xffff0000u));
-#else
-    return (vec)_mm256_blend_epi16((ints)shifted, (ints)odd, 0xaa);
-#endif
+    return alternate((vec)((v_uint32)even >> 16), odd);
 }
 
 INLINE vec join(half_ints low, half_ints high)
@@ -277,7 +310,7 @@ INLINE half_ints halve(vec v)
 
 INLINE vec halve_float16(vec a, vec b)
 {
-    return join(halve(a), halve(b));
+    return canonical_code16(join(halve(a), halve(b)), 0x7e00, 0x7c00);
 }
 
 /* Rounds fp32 to `mantissa` bits and to multiples of the smallest subnormal where 2^`least` is the smallest normal number: adds what
@@ -340,7 +373,9 @@ INLINE void pack_e5m2(vec v[4])
 
     UNIT_OF(v, trim(v[k], 2, -14));
     halve_four(v, half);
-    v[0] = in_order(X86(packus_epi16)((ints)(half[0] >> 8), (ints)(half[1] >> 8)));
+    for (int i = 0; i < 2; i++)
+        half[i] = (v_uint16)canonical_code16((vec)half[i], 0x7e00, 0x7c00) >> 8;
+    v[0] = in_order(X86(packus_epi16)((ints)half[0], (ints)half[1]));
 }
 
 #endif
