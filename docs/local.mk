@@ -15,3 +15,4 @@ update-man: hkt-info
 EXTRA_DIST += docs/numbers.md
 
 EXTRA_DIST += docs/algorithms.md
+EXTRA_DIST += docs/loss.svg docs/architecture.md docs/failures.md

@@ -160,7 +160,7 @@ INLINE v_uint32 encode(v_uint32 magnitude, const int mantissa, const uint32_t le
     return (v_uint32)pick((vec)((v_int32)magnitude < (int32_t)least), (vec)small, (vec)large);
 }
 
-/* fp32 to a small float with infinities; `nan` and `infinity` are its codes. */
+/* fp32, NaN canonical, to a small float with infinities; `nan` and `infinity` are its codes. */
 INLINE v_uint32 encode_ieee(v_uint32 u, const int mantissa, const uint32_t nan, const uint32_t infinity)
 {
     const v_uint32 magnitude = u & 0x7fffffffu;

@@ -152,7 +152,7 @@ INLINE vec narrow8(v_uint32 a, v_uint32 b, v_uint32 c, v_uint32 d)
 
 INLINE vec halve_float16(vec a, vec b)
 {
-    return narrow16(to_float16((v_uint32)a), to_float16((v_uint32)b));
+    return narrow16(to_float16((v_uint32)canonical_float32(a)), to_float16((v_uint32)canonical_float32(b)));
 }
 
 /* The upper halves of two vectors of 32-bit lanes, by turns. */
@@ -169,7 +169,7 @@ INLINE void pack_e4m3(vec v[4])
 
 INLINE void pack_e5m2(vec v[4])
 {
-    UNIT_OF(v, (vec)to_e5m2((v_uint32)v[k]));
+    UNIT_OF(v, (vec)to_e5m2((v_uint32)canonical_float32(v[k])));
     v[0] = narrow8((v_uint32)v[0], (v_uint32)v[1], (v_uint32)v[2], (v_uint32)v[3]);
 }
 
