@@ -136,6 +136,8 @@ START_TEST(many_sources)
                                     n[i] < 100 ? 600 : 40, 16, 0, 0});
         }
     }
+    for (int t = 0; t < HKT_TYPES; t++) /* more than one block of the widest and of the narrowest type */
+        run_call(&(struct call){(hkt_type_t)t, op_at(t % OPS), HKT_RAW, HKT_FINISHED, 17, 2, 9001, 16, t % 2, t % 3 == 0});
 }
 END_TEST
 

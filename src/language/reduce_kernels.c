@@ -8,12 +8,13 @@
 #include "language/reduce_vector.h"
 
 #include <assert.h>
+#include <fenv.h>
 #include <math.h>
 
 #include "language/reduce_average.h"
 #include "language/reduce_loops.h"
 
-enum { BLOCK = 2048 /* bytes of the wide type; FAN blocks and their sources stay in the first-level cache */ };
+enum { BLOCK = 8192 /* bytes of the wide type; FAN blocks stay in the second-level cache, runs are long enough to be prefetched */ };
 
 /* ---- from a call to runs of a loop -------------------------------------------------------------------------------- */
 
@@ -143,7 +144,8 @@ INLINE void fold_few(const struct job *j, const struct range *g, enum save save,
 
 static void fold_any(const struct job *j, const struct range *g, enum save save, const struct target *to);
 
-/* More than FAN sources, at most a block of elements: FAN groups of a power of FAN sources, each a subtree, then their fold. */
+/* More than FAN sources, at most a block of elements: FAN groups of a power of FAN sources, each a subtree, then their fold.
+ * 64 KiB of stack for up to FAN * FAN sources, as much again for each further factor of FAN. */
 static void fold_block(const struct job *j, const struct range *g, enum save save, const struct target *to)
 {
     char        partial[FAN][BLOCK] __attribute__((aligned(64)));
@@ -219,31 +221,39 @@ static void fold(const struct job *j, size_t size)
 
 /* The library computes in the default floating-point mode, whatever the caller's threads use (flush to zero, for one). */
 #if defined(__SSE2__)
+typedef unsigned float_mode;
+
 enum { MODE_DEFAULT = 0x1f80, MODE_FLAGS = 0x3f };
 
-static unsigned mode_enter(void)
+static float_mode mode_enter(void)
 {
-    const unsigned mode = _mm_getcsr();
+    const float_mode mode = _mm_getcsr();
 
     if ((mode & ~(unsigned)MODE_FLAGS) != MODE_DEFAULT)
         _mm_setcsr(MODE_DEFAULT);
     return mode;
 }
 
-static void mode_leave(unsigned mode)
+static void mode_leave(float_mode mode)
 {
     if ((mode & ~(unsigned)MODE_FLAGS) != MODE_DEFAULT)
         _mm_setcsr(mode);
 }
 #else
-static unsigned mode_enter(void)
+typedef fenv_t float_mode;
+
+static float_mode mode_enter(void)
 {
-    return 0;
+    float_mode mode;
+
+    fegetenv(&mode);
+    fesetenv(FE_DFL_ENV);
+    return mode;
 }
 
-static void mode_leave(unsigned mode)
+static void mode_leave(float_mode mode)
 {
-    (void)mode;
+    fesetenv(&mode);
 }
 #endif
 
@@ -252,7 +262,9 @@ static void copy(const struct hkt_copy *c);
 /* What the smallest messages cost: vector by vector, straight from the call. */
 static bool is_tiny(const struct hkt_reduce *r, const struct family *f, int op)
 {
-    return f->tiny && op < HKT_AVG && r->nsrc >= 2 && r->nsrc <= FAN && r->count < (size_t)UNIT / f->size;
+    const bool narrow = f->size == f->wide || (r->in != HKT_PARTIAL && r->out != HKT_PARTIAL);
+
+    return f->tiny && narrow && op < HKT_AVG && r->nsrc >= 2 && r->nsrc <= FAN && r->count < f->unit;
 }
 
 static void fold_tiny(const struct hkt_reduce *r, const struct family *f, size_t bytes)
@@ -280,11 +292,11 @@ static bool is_copy(const struct hkt_reduce *r)
 
 static void reduce(const struct hkt_reduce *r, const struct family *f, const int op)
 {
-    const bool     raw    = r->in == HKT_RAW, divided = op == HKT_AVG && r->in != HKT_FINISHED;
-    const size_t   size   = r->out == HKT_PARTIAL ? f->wide : f->size;
-    const unsigned mode   = mode_enter();
-    vec            divisor;
-    struct job     j = {.r = r, .f = f, .divisor = &divisor};
+    const bool       raw = r->in == HKT_RAW, divided = op == HKT_AVG && r->in != HKT_FINISHED;
+    const size_t     size = r->out == HKT_PARTIAL ? f->wide : f->size;
+    const float_mode mode = mode_enter();
+    vec              divisor;
+    struct job       j = {.r = r, .f = f, .divisor = &divisor};
 
     if (is_tiny(r, f, op)) {
         fold_tiny(r, f, r->count * size);
