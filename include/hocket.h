@@ -37,9 +37,11 @@ extern "C" {
 #define HKT_VERSION       (HKT_VERSION_MAJOR * 10000 + HKT_VERSION_MINOR * 100 + HKT_VERSION_PATCH)
 
 #if defined(__GNUC__)
-#define HKT_API __attribute__((visibility("default")))
+#define HKT_API               __attribute__((visibility("default")))
+#define HKT_PRINTF(text, args) __attribute__((format(printf, text, args)))
 #else
 #define HKT_API
+#define HKT_PRINTF(text, args)
 #endif
 
 typedef struct hkt_comm   hkt_comm_t;   /* one rank's end of a communicator */
@@ -74,6 +76,10 @@ HKT_API const char *hkt_error_string(int code);
 
 /* The sentence of the last error of the calling thread; "" when there was none. Valid until the thread's next hkt_ call. */
 HKT_API const char *hkt_last_error(void);
+
+/* For layers above the library: keeps the sentence (printf form, at most 1023 bytes) as the calling thread's last error, and
+ * returns `code`. */
+HKT_API int hkt_error_set(int code, const char *format, ...) HKT_PRINTF(2, 3);
 
 /* HKT_VERSION of the library that is loaded (the macro is that of the header). */
 HKT_API int hkt_version(void);
@@ -165,6 +171,12 @@ HKT_API int hkt_comm_report(hkt_comm_t *comm, char *text, size_t size);
 HKT_API int hkt_comm_rank(hkt_comm_t *comm, int *rank);
 HKT_API int hkt_comm_size(hkt_comm_t *comm, int *size);
 
+/* What this rank has asked of the communicator so far: successful calls of one collective ("all_reduce", "send", ...; NULL:
+ * all together), and their payload: the bytes that the counts of a call describe, once for every rank where there is a block
+ * per rank (all_gather: n * count * size; all_reduce: count * size). Any thread. */
+typedef struct { uint64_t calls, bytes; } hkt_traffic_t;
+HKT_API int hkt_comm_traffic(hkt_comm_t *comm, const char *collective, hkt_traffic_t *traffic);
+
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 /* Allocates `size` bytes, page-aligned, zero, that every rank on this machine can touch. Not collective. A pointer into the
@@ -185,6 +197,10 @@ HKT_API int hkt_stream_create(hkt_stream_t **stream);
 HKT_API int hkt_stream_destroy(hkt_stream_t *stream);     /* finishes its work first; NULL is allowed */
 HKT_API int hkt_stream_synchronize(hkt_stream_t *stream); /* waits; returns the first error of the work since the last call */
 HKT_API int hkt_stream_query(hkt_stream_t *stream);       /* HKT_OK: idle; HKT_IN_PROGRESS: not yet */
+
+/* Runs call(arg) in the order of the stream, on its thread. It may make blocking calls (stream NULL) on communicators. A
+ * negative return is an error of the stream's work, see hkt_stream_synchronize(). */
+HKT_API int hkt_stream_call(hkt_stream_t *stream, int (*call)(void *arg), void *arg);
 
 HKT_API int hkt_event_create(hkt_event_t **event);
 HKT_API int hkt_event_destroy(hkt_event_t *event);

@@ -13,10 +13,10 @@ check() {
     (
         cd "$1"
         # names in C: read or set by name
-        find src algorithms transports trainer tests bench -name '*.[ch]' -exec \
+        find src algorithms transports parallel trainer tests bench -name '*.[ch]' -exec \
             sed -n 's/.*\(getenv\|setenv\|putenv\)("\(HKT_[A-Z_0-9]*\).*/\2/p' {} + 2>/dev/null
         # scripts: set or read
-        find quickstart .ci src trainer tests bench ! -name '*.[ch]' ! -name 'check-options.sh' -type f -exec \
+        find quickstart .ci src parallel trainer tests bench ! -name '*.[ch]' ! -name 'check-options.sh' -type f -exec \
             sed -n 's/.*\(^\|[ ({"]\)\(HKT_[A-Z_0-9]*\)=.*/\2/p; s/.*\${\{0,1\}\(HKT_[A-Z_0-9]*\).*/\1/p' {} + 2>/dev/null |
             grep -Ev '^HKT_(WARNINGS|ABI|ISA)$' # of the build
         :

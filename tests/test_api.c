@@ -419,6 +419,52 @@ static void from_environment(struct rank *me)
     expect_ok(hkt_comm_destroy(comm));
 }
 
+static void expect_traffic(hkt_comm_t *comm, const char *collective, uint64_t calls, uint64_t bytes)
+{
+    hkt_traffic_t t = {99, 99};
+
+    expect_ok(hkt_comm_traffic(comm, collective, &t));
+    expect(t.calls == calls && t.bytes == bytes, "%s: %llu calls, %llu bytes, not %llu and %llu", collective ? collective : "all",
+           (unsigned long long)t.calls, (unsigned long long)t.bytes, (unsigned long long)calls, (unsigned long long)bytes);
+}
+
+static void traffic(struct rank *me)
+{
+    const size_t  n = (size_t)me->n, counts[4] = {3, 0, 2, 1};
+    float         x[64] = {0}, y[64];
+    hkt_comm_t   *c;
+    hkt_traffic_t t;
+
+    expect_ok(hkt_comm_duplicate(&c, me->comm, NULL));
+    expect_traffic(c, NULL, 0, 0);
+    expect_ok(hkt_all_reduce(x, x, 10, HKT_FLOAT32, HKT_SUM, c, NULL));
+    expect_ok(hkt_all_reduce(x, x, 7, HKT_FLOAT32, HKT_SUM, c, NULL));
+    expect_ok(hkt_all_gather(x, y, 5, HKT_INT8, c, NULL));
+    expect_ok(hkt_all_gather_v(x, y, counts, NULL, HKT_FLOAT32, c, NULL));
+    expect_ok(hkt_group_begin());
+    expect_ok(hkt_send(x, 3, HKT_FLOAT64, (me->rank + 1) % me->n, c, NULL));
+    expect_ok(hkt_recv(y, 3, HKT_FLOAT64, (me->rank + me->n - 1) % me->n, c, NULL));
+    expect_ok(hkt_group_end());
+    expect_ok(hkt_barrier(c, NULL));
+    expect_traffic(c, "all_reduce", 2, 68);
+    expect_traffic(c, "all_gather", 2, 5 * n + 4 * (3 + (n > 2 ? 2 : 0) + (n > 3 ? 1 : 0)));
+    expect_traffic(c, "send", 1, 24);
+    expect_traffic(c, "recv", 1, 24);
+    expect_traffic(c, "barrier", 1, 0);
+    expect_traffic(c, NULL, 7, 68 + 48 + 5 * n + 4 * (3 + (n > 2 ? 2 : 0) + (n > 3 ? 1 : 0)));
+    expect_code(hkt_comm_traffic(c, "all_reduced", &t), HKT_ERR_ARGUMENT);
+    expect_said("all_reduced");
+    expect_code(hkt_comm_traffic(c, NULL, NULL), HKT_ERR_ARGUMENT);
+    expect_ok(hkt_comm_destroy(c));
+}
+
+/* Proves: the ledger of a communicator counts every call once, with the bytes that its counts say. */
+START_TEST(traffic_is_counted)
+{
+    world(1 + _i / 2, _i % 2, traffic, NULL);
+}
+END_TEST
+
 /* Proves: without a launcher hkt_comm_init_env() gives a communicator of one rank. */
 START_TEST(init_env_alone)
 {
@@ -436,6 +482,7 @@ static void add(Suite *s)
     ADD(s, C37_calls_before_it_is_made, 2, 60);
     ADD(s, C38_peer_never_comes, 2, 30);
     ADD(s, one_thread_several_ranks, 2, 30);
+    ADD(s, traffic_is_counted, 8, 30);
     ADD(s, init_env_alone, 1, 30);
 }
 

@@ -293,6 +293,57 @@ START_TEST(groups_on_streams)
 }
 END_TEST
 
+/* Work of the program on a stream: doubles a number, then sums it over the ranks. */
+struct doubling {
+    hkt_comm_t *comm;
+    int64_t     value;
+    int         times;
+};
+
+static int doubled_sum(void *arg)
+{
+    struct doubling *d = arg;
+
+    if (d->times++ == 3)
+        return hkt_error_set(HKT_ERR_SYSTEM, "the %drd time is once too often", d->times - 1);
+    d->value *= 2;
+    return hkt_all_reduce(&d->value, &d->value, 1, HKT_INT64, HKT_SUM, d->comm, NULL);
+}
+
+static void functions_on_stream(struct rank *me)
+{
+    hkt_stream_t   *stream;
+    struct doubling d = {.value = 1};
+    const int64_t   n = me->n;
+
+    expect_ok(hkt_comm_duplicate(&d.comm, me->comm, NULL));
+    expect_ok(hkt_stream_create(&stream));
+    expect_ok(hkt_stream_call(stream, doubled_sum, &d));
+    expect_ok(hkt_all_reduce(&d.value, &d.value, 1, HKT_INT64, HKT_SUM, me->comm, stream));
+    expect_ok(hkt_stream_call(stream, doubled_sum, &d));
+    expect_ok(hkt_stream_synchronize(stream));
+    expect(d.value == 4 * n * n * n && d.times == 2, "two functions around a sum give %lld", (long long)d.value);
+    expect_ok(hkt_stream_call(stream, doubled_sum, &d));
+    expect_ok(hkt_stream_call(stream, doubled_sum, &d));
+    expect_code(hkt_stream_synchronize(stream), HKT_ERR_SYSTEM);
+    expect_said("once too often");
+    expect_ok(hkt_stream_synchronize(stream));
+    expect_code(hkt_stream_call(NULL, doubled_sum, &d), HKT_ERR_ARGUMENT);
+    expect_code(hkt_stream_call(stream, NULL, &d), HKT_ERR_ARGUMENT);
+    expect_ok(hkt_group_begin());
+    expect_code(hkt_stream_call(stream, doubled_sum, &d), HKT_ERR_USAGE);
+    expect_ok(hkt_group_end());
+    expect_ok(hkt_stream_destroy(stream));
+    expect_ok(hkt_comm_destroy(d.comm));
+}
+
+/* Proves: a function on a stream runs in the stream's order, may communicate, and its error is the stream's. */
+START_TEST(functions_on_streams)
+{
+    world(1 + _i / 2, _i % 2, functions_on_stream, NULL);
+}
+END_TEST
+
 static void mismatch_on_stream(struct rank *me)
 {
     hkt_stream_t *stream;
@@ -429,6 +480,7 @@ static void add(Suite *s)
     ADD(s, streams_progress_by_themselves, 2, 60);
     ADD(s, streams_are_independent, 2, 60);
     ADD(s, groups_on_streams, 2, 30);
+    ADD(s, functions_on_streams, 6, 30);
     ADD(s, C45_mismatch_on_a_stream, 2, 30);
     ADD(s, register_keeps_contents, 2, 30);
     ADD(s, memory_comes_and_goes, 2, 60);

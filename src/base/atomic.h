@@ -21,6 +21,11 @@ static inline uint64_t hkt_load_relaxed(const _Atomic uint64_t *p)
     return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)p, memory_order_relaxed);
 }
 
+static inline void hkt_store_relaxed(_Atomic uint64_t *p, uint64_t v)
+{
+    atomic_store_explicit(p, v, memory_order_relaxed);
+}
+
 static inline void hkt_store_release(_Atomic uint64_t *p, uint64_t v)
 {
     atomic_store_explicit(p, v, memory_order_release);

@@ -56,6 +56,17 @@ int hkt_fail(int code, const char *format, ...)
     return code;
 }
 
+int hkt_error_set(int code, const char *format, ...)
+{
+    char    sentence[SENTENCE];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(sentence, sizeof(sentence), format, args);
+    va_end(args);
+    return hkt_fail(code, "%s", sentence);
+}
+
 int hkt_fail_quiet(int code, const char *sentence)
 {
     if (sentence != last)

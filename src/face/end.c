@@ -9,6 +9,7 @@
 #include "run/tune.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void start(void)
 {
@@ -150,6 +151,28 @@ int hkt_comm_size(hkt_comm_t *handle, int *size)
         *size = c->size;
     hkt_visit_end(end);
     return size ? HKT_OK : hkt_fail(HKT_ERR_ARGUMENT, "hkt_comm_size: size is NULL");
+}
+
+int hkt_comm_traffic(hkt_comm_t *handle, const char *collective, hkt_traffic_t *traffic)
+{
+    struct hkt_end          *end;
+    struct hkt_communicator *c     = look(handle, &end);
+    hkt_traffic_t            sum   = {0, 0};
+    bool                     known = !collective;
+
+    if (!c)
+        return code_of(end);
+    for (int i = 0; i < HKT_COLLS; i++)
+        if (!collective || !strcmp(collective, hkt_coll_name[i])) {
+            known = true;
+            sum.calls += hkt_load_relaxed(&c->calls[i]);
+            sum.bytes += hkt_load_relaxed(&c->bytes[i]);
+        }
+    hkt_visit_end(end);
+    if (!known || !traffic)
+        return hkt_fail(HKT_ERR_ARGUMENT, known ? "hkt_comm_traffic: traffic is NULL" : "hkt_comm_traffic: %s is no collective", collective);
+    *traffic = sum;
+    return HKT_OK;
 }
 
 /* ---- premultiplied sums ------------------------------------------------------------------------------------------ */

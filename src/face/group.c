@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-_Thread_local int hkt_group_depth;
+_Thread_local int  hkt_group_depth;
+_Thread_local bool hkt_on_stream;
 
 static _Thread_local struct {
     struct hkt_pending *pending;
@@ -103,7 +104,7 @@ static int start(struct hkt_pending *p, size_t n)
                     break;
                 }
         }
-        rc = p->stream ? hkt_stream_calls(p->stream, p, bundle) : hkt_run_together(p, bundle, false);
+        rc = p->stream ? hkt_stream_calls(p->stream, p, bundle) : hkt_run_together(p, bundle);
         p += bundle;
         n -= bundle;
     }

@@ -4,7 +4,16 @@
 
 #include "face/submit.h"
 
-extern _Thread_local int hkt_group_depth;
+/* Read in every call; few bytes, so that they fit where the program's own thread-local variables are, also after dlopen(). */
+#define HKT_NEAR __attribute__((tls_model("initial-exec")))
+extern _Thread_local int  hkt_group_depth HKT_NEAR;
+extern _Thread_local bool hkt_on_stream   HKT_NEAR; /* this thread works for a stream */
+
+/* How this thread waits: that of a stream leaves the core to the program soon. */
+static inline const struct hkt_waiter *hkt_waiter_here(const struct hkt_communicator *c)
+{
+    return hkt_on_stream ? &c->background : &c->waiter;
+}
 
 static inline bool hkt_group_active(void)
 {

@@ -2,12 +2,13 @@
  *
  * The thread sleeps when there is nothing to do, and in a call it leaves the core to the program soon (comm->background), so that work on a
  * stream goes on beside a computing caller without taking its time. The ring is allocated once; an item is a call, a bundle of
- * calls, or an event. The caller waits when it is a full ring ahead.
+ * calls, a function of the program, or an event. The caller waits when it is a full ring ahead.
  */
 #include "face/stream.h"
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "face/group.h"
 #include "face/library.h"
 
 #include <signal.h>
@@ -22,13 +23,15 @@ struct hkt_event {
     _Atomic uint32_t sleepers;
 };
 
-enum item_kind { CALL, BUNDLE, RECORD, WAIT, STOP };
+enum item_kind { CALL, BUNDLE, FUNCTION, RECORD, WAIT, STOP };
 
 struct item {
     enum item_kind      kind;
     struct hkt_pending  call;
     struct hkt_pending *bundle;
     size_t              n;
+    int (*function)(void *arg);
+    void               *arg;
     hkt_event_t        *event;
     uint64_t            value;
 };
@@ -52,11 +55,13 @@ static int run_item(struct item *it)
 
     switch (it->kind) {
     case CALL:
-        return hkt_run_alone(&it->call, true);
+        return hkt_run_alone(&it->call);
     case BUNDLE:
-        rc = hkt_run_together(it->bundle, it->n, true);
+        rc = hkt_run_together(it->bundle, it->n);
         hkt_free(it->bundle);
         return rc;
+    case FUNCTION:
+        return it->function(it->arg);
     case RECORD:
         hkt_publish(&it->event->reached, it->value, &it->event->sleepers);
         return 0;
@@ -73,6 +78,7 @@ static void *work(void *arg)
 {
     struct hkt_stream *s = arg;
 
+    hkt_on_stream = true;
     for (uint64_t k = 0;; k++) {
         struct item   *it = &s->item[k % ITEMS];
         enum item_kind kind;
@@ -81,7 +87,7 @@ static void *work(void *arg)
         hkt_local_wait(&s->posted, k + 1, &s->posted_sleepers);
         kind = it->kind;
         rc   = run_item(it);
-        if (rc && !atomic_load(&s->error)) {
+        if (rc < 0 && !atomic_load(&s->error)) {
             snprintf(s->sentence, sizeof(s->sentence), "%s", hkt_last_error());
             atomic_store_explicit(&s->error, rc, memory_order_release); /* pairs with hkt_stream_synchronize() */
         }
@@ -190,6 +196,16 @@ int hkt_stream_query(hkt_stream_t *s)
     if (!s)
         return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_query: stream is NULL");
     return hkt_load_acquire(&s->done) >= hkt_load_acquire(&s->posted) ? HKT_OK : HKT_IN_PROGRESS;
+}
+
+int hkt_stream_call(hkt_stream_t *s, int (*call)(void *), void *arg)
+{
+    if (!s || !call)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_call: %s is NULL", s ? "call" : "stream");
+    if (hkt_group_active())
+        return hkt_fail(HKT_ERR_USAGE, "hkt_stream_call: not between hkt_group_begin() and hkt_group_end(): the group's calls start at its end");
+    post(s, &(struct item){.kind = FUNCTION, .function = call, .arg = arg});
+    return HKT_OK;
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */

@@ -100,14 +100,14 @@ static int check(struct hkt_call *call, const struct hkt_communicator *c)
     return check_overlap(call, c, in, out);
 }
 
-int hkt_run_alone(struct hkt_pending *p, bool background)
+int hkt_run_alone(struct hkt_pending *p)
 {
     struct hkt_communicator *c = p->end->comm;
     int                      rc;
 
     hkt_turn_wait(p->end, p->ticket);
     rc = __builtin_expect(hkt_communicator_state(c), 0) ? hkt_communicator_dead(c)
-                                                        : hkt_operation_run(c, &p->call, background ? &c->background : &c->waiter);
+                                                        : hkt_operation_run(c, &p->call, hkt_waiter_here(c));
     hkt_turn_pass(p->end, 1);
     hkt_call_release(&p->call);
     return rc;
@@ -128,7 +128,9 @@ static int submit_checked(struct hkt_call *call, struct hkt_end *end, hkt_stream
     }
     ticket = hkt_ticket(end);
     hkt_turn_wait(end, ticket);
-    rc = __builtin_expect(hkt_communicator_state(c), 0) ? hkt_communicator_dead(c) : hkt_operation_run(c, call, &c->waiter);
+    rc = __builtin_expect(hkt_communicator_state(c), 0)
+             ? hkt_communicator_dead(c)
+             : hkt_operation_run(c, call, hkt_waiter_here(c));
     hkt_turn_pass(end, 1);
     hkt_call_release(call);
     return rc;

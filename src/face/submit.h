@@ -17,9 +17,9 @@ struct hkt_pending {
 int hkt_submit(struct hkt_call *call, hkt_comm_t *comm, hkt_stream_t *stream);
 
 /* together.c: runs calls together, in any interleaving that keeps their order per communicator; passes their turns. The first error. */
-int hkt_run_together(struct hkt_pending *pending, size_t n, bool background);
+int hkt_run_together(struct hkt_pending *pending, size_t n);
 
 /* Runs one whose ticket was taken. */
-int hkt_run_alone(struct hkt_pending *p, bool background);
+int hkt_run_alone(struct hkt_pending *p);
 
 #endif

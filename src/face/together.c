@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "face/group.h"
 #include "run/operation.h"
 
 enum state { WAITING, BEGUN, OVER };
@@ -60,7 +61,7 @@ static bool advance(struct entry *e, size_t i)
 }
 
 /* Nothing moves: one turn of waiting for the word of one operation. */
-static void idle(struct entry *x, struct hkt_backoff *b, bool background, bool alone)
+static void idle(struct entry *x, struct hkt_backoff *b, bool alone)
 {
     struct hkt_communicator *c = x->op.comm;
     int                      rc;
@@ -68,14 +69,14 @@ static void idle(struct entry *x, struct hkt_backoff *b, bool background, bool a
     b->word  = x->op.word;
     b->value = x->op.value;
     b->rank  = x->op.rank;
-    rc       = hkt_backoff(background ? &c->background : &c->waiter, b, alone ? HKT_SLEEP_NS : HKT_SLEEP_NS / 20);
+    rc       = hkt_backoff(hkt_waiter_here(c), b, alone ? HKT_SLEEP_NS : HKT_SLEEP_NS / 20);
     if (rc) {
         x->code  = hkt_operation_lost(&x->op, rc, x->op.rank);
         x->state = OVER;
     }
 }
 
-static void run(struct entry *e, size_t n, bool background)
+static void run(struct entry *e, size_t n)
 {
     struct hkt_backoff b    = {.polls = 0};
     size_t             left = n, turn = 0;
@@ -98,7 +99,7 @@ static void run(struct entry *e, size_t n, bool background)
         if (moved)
             b = (struct hkt_backoff){.polls = 0};
         else if (blocked)
-            idle(blocked, &b, background, left == 1);
+            idle(blocked, &b, left == 1);
         turn++;
     }
 }
@@ -115,7 +116,7 @@ static void turns(struct hkt_pending *pending, size_t n, bool wait)
 
 enum { FEW = 8 }; /* operations that need no allocation */
 
-int hkt_run_together(struct hkt_pending *pending, size_t n, bool background)
+int hkt_run_together(struct hkt_pending *pending, size_t n)
 {
     struct entry  few[FEW];
     struct entry *e  = n <= FEW ? few : hkt_alloc(n * sizeof(*e));
@@ -129,7 +130,7 @@ int hkt_run_together(struct hkt_pending *pending, size_t n, bool background)
         e[i].op.word = NULL;
     }
     if (e)
-        run(e, n, background);
+        run(e, n);
     for (size_t i = 0; i < n; i++) {
         if (e && !rc)
             rc = e[i].code;

@@ -53,6 +53,21 @@ size_t hkt_call_traffic(const struct hkt_call *c, size_t block, int size)
     return block * (in + out);
 }
 
+size_t hkt_call_payload(const struct hkt_call *c, int size)
+{
+    const struct hkt_collective *k      = &hkt_collective[c->coll];
+    const bool                   blocks = k->in == HKT_BLOCKS || k->out == HKT_BLOCKS;
+    const size_t                *counts;
+    size_t                       sum    = 0;
+
+    if (!blocks || !c->arrays)
+        return c->count * c->element * (blocks ? (size_t)size : 1);
+    counts = hkt_array(c, k->in == HKT_BLOCKS ? HKT_IN_COUNTS : HKT_OUT_COUNTS, size);
+    for (int r = 0; r < size; r++)
+        sum += counts[r];
+    return sum * c->element;
+}
+
 void hkt_call_print(const struct hkt_call *c, char *text, size_t size)
 {
     const struct hkt_collective *k = &hkt_collective[c->coll];

@@ -63,6 +63,9 @@ size_t hkt_call_extent(const struct hkt_call *c, bool out, int rank, int size);
 /* Elements that all ranks together read and write at the least, with blocks of `block` elements. */
 size_t hkt_call_traffic(const struct hkt_call *c, size_t block, int size);
 
+/* Bytes that the call's counts describe, with a block for every rank once each. */
+size_t hkt_call_payload(const struct hkt_call *c, int size);
+
 /* "all_reduce of 1024 float32, sum" -- for sentences. */
 void hkt_call_print(const struct hkt_call *c, char *text, size_t size);
 

@@ -65,6 +65,7 @@ struct hkt_communicator {
     uint64_t entered; /* every rank has entered this operation */
     uint32_t history; /* hash of all calls so far: ranks that only showed their data once tell by it later that they differed */
     uint64_t settled; /* the last operation that every rank knows to have differed */
+    _Atomic uint64_t calls[HKT_COLLS], bytes[HKT_COLLS]; /* operations begun and their payload, for hkt_comm_traffic() */
     uint8_t  reach;   /* enum hkt_reach of the last operation in which every rank heard every other say it: the same everywhere */
 
     struct hkt_choice *choice; /* plans made so far, see tune.h */

@@ -56,6 +56,15 @@ int hkt_operation_room(struct hkt_operation *op, uint64_t depth)
     return 0;
 }
 
+/* The communicator's one thread writes, any thread reads: the values need no order. */
+static void count(struct hkt_communicator *comm, const struct hkt_call *call)
+{
+    _Atomic uint64_t *calls = &comm->calls[call->coll], *bytes = &comm->bytes[call->coll];
+
+    hkt_store_relaxed(calls, hkt_load_relaxed(calls) + 1);
+    hkt_store_relaxed(bytes, hkt_load_relaxed(bytes) + hkt_call_payload(call, comm->size));
+}
+
 void hkt_operation_begin(struct hkt_operation *op, struct hkt_communicator *comm, struct hkt_call *call,
                          const struct hkt_waiter *waiter)
 {
@@ -66,6 +75,7 @@ void hkt_operation_begin(struct hkt_operation *op, struct hkt_communicator *comm
     op->waiter = waiter;
     op->phase = op->peer = 0;
     op->plan             = NULL;
+    count(comm, call);
     if (message) {
         uint64_t *count = call->coll == HKT_COLL_SEND ? comm->sent : comm->received;
 

@@ -157,6 +157,8 @@ int hkt_bootstrap_give_up(struct hkt_bootstrap *b, const char *what)
     char list[512];
     int  missing = 0;
 
+    if (hkt_socket_stopped())
+        return hkt_bootstrap_die_all(b, hkt_fail(HKT_ERR_ABORTED, "rank 0 gave the communicator up while it was being made"));
     for (int r = 1; r < b->size; r++)
         missing += b->link[r].fd < 0 || !b->link[r].done;
     list_missing(b, list, sizeof(list));

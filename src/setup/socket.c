@@ -132,9 +132,14 @@ ssize_t hkt_socket_receive(int fd, void *data, size_t size, int *passed)
 
 _Thread_local const _Atomic uint32_t *hkt_socket_stop;
 
+bool hkt_socket_stopped(void)
+{
+    return hkt_socket_stop && atomic_load((_Atomic uint32_t *)(uintptr_t)hkt_socket_stop);
+}
+
 bool hkt_socket_late(uint64_t deadline)
 {
-    return hkt_now_ns() >= deadline || (hkt_socket_stop && atomic_load((_Atomic uint32_t *)(uintptr_t)hkt_socket_stop));
+    return hkt_now_ns() >= deadline || hkt_socket_stopped();
 }
 
 int hkt_socket_patience(uint64_t deadline)

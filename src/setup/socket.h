@@ -32,7 +32,8 @@ int hkt_socket_wait(int fd, short events, uint64_t deadline);
 /* A thread whose work may be called off points this at the word that says so: every deadline has passed then. */
 extern _Thread_local const _Atomic uint32_t *hkt_socket_stop;
 
-bool hkt_socket_late(uint64_t deadline); /* the deadline has passed, or the work is called off */
+bool hkt_socket_stopped(void);             /* the work is called off */
+bool hkt_socket_late(uint64_t deadline); /* it is, or the deadline has passed */
 
 /* Milliseconds to the deadline as poll() wants them: rounded up, at most a minute; less where the work may be called off. */
 int hkt_socket_patience(uint64_t deadline);
