@@ -96,7 +96,8 @@ PROGRAMS = [
 def find_hocket(build):
     """(compile flags, link flags) for the library: a build tree, else what pkg-config finds; None if there is none."""
     include = os.path.join(os.path.dirname(HERE), "include")
-    for tree in [build] if build else [os.getcwd(), os.path.dirname(HERE)]:
+    root = os.path.dirname(HERE)
+    for tree in [build] if build else [os.getcwd(), os.path.join(root, "build"), root]:
         libs = os.path.join(tree, ".libs")
         if os.path.exists(os.path.join(libs, "libhocket.so")):
             return ["-I" + include], ["-L" + libs, "-lhocket", "-Wl,-rpath," + os.path.realpath(libs)]
