@@ -50,7 +50,15 @@ static bool spreads(const struct hkt_shape *sh)
     return hkt_coll_in(sh->coll, SPREAD) && (!hkt_coll_in(sh->coll, FROM_ROOT) || sh->rank == sh->root);
 }
 
-static void middle(struct hkt_schedule *s, const struct hkt_shape *sh)
+/* Broadcast in as many pieces as there are ranks, so that over memory, where either side can copy a piece, the root can take its share. */
+enum { PIECES_MOST = 8 };
+
+static int pieces(const struct hkt_shape *sh)
+{
+    return sh->coll != HKT_COLL_BROADCAST ? 1 : sh->size < PIECES_MOST ? sh->size : PIECES_MOST;
+}
+
+static void middle(struct hkt_schedule *s, const struct hkt_shape *sh, int piece)
 {
     const bool reducing = hkt_coll_in(sh->coll, HKT_COLLS_REDUCING);
     const bool at_root  = sh->rank == sh->root;
@@ -62,13 +70,13 @@ static void middle(struct hkt_schedule *s, const struct hkt_shape *sh)
     } else if (hkt_coll_in(sh->coll, FROM_ROOT) && !at_root) {
         hkt_from(s, HKT_PEER, sh->root);
     } else {
-        hkt_from(s, HKT_IN, deals(sh) ? sh->rank : 0);
+        hkt_from(s, HKT_IN, deals(sh) ? sh->rank : piece);
     }
 
     if (hkt_coll_in(sh->coll, TO_ROOT) && !at_root)
         hkt_to(s, HKT_PEER, sh->root);
     else
-        hkt_to(s, HKT_OUT, hkt_coll_in(sh->coll, COLLECT) ? sh->rank : 0);
+        hkt_to(s, HKT_OUT, hkt_coll_in(sh->coll, COLLECT) ? sh->rank : piece);
     for (int i = 1; i < sh->size && spreads(sh); i++)
         hkt_to(s, HKT_PEER, (sh->rank + i) % sh->size);
 }
@@ -77,10 +85,11 @@ static int build(struct hkt_schedule *s, const struct hkt_shape *sh)
 {
     const int n = sh->size, me = sh->rank;
 
-    s->chunks = sh->coll == HKT_COLL_ALL_REDUCE || sh->coll == HKT_COLL_REDUCE ? (uint32_t)n : 1;
+    s->chunks = (uint32_t)(sh->coll == HKT_COLL_ALL_REDUCE || sh->coll == HKT_COLL_REDUCE ? n : pieces(sh));
     for (int i = 1; i < n && deals(sh); i++)
         hkt_copy(s, HKT_IN, (me + i) % n, HKT_PEER, (me + i) % n);
-    middle(s, sh);
+    for (int piece = 0; piece < pieces(sh); piece++)
+        middle(s, sh, piece);
     for (int i = 1; i < n && collects(sh); i++)
         hkt_copy(s, HKT_PEER, (me + i) % n, HKT_OUT, (me + i) % n);
     return hkt_schedule_end(s);
@@ -90,7 +99,7 @@ static uint64_t sent(const struct hkt_shape *sh)
 {
     const uint64_t others = (uint64_t)sh->size - 1;
 
-    return (deals(sh) ? others : 0) + (spreads(sh) ? others : 0) +
+    return (deals(sh) ? others : 0) + (spreads(sh) ? others * (uint64_t)pieces(sh) : 0) +
            (hkt_coll_in(sh->coll, TO_ROOT) && sh->rank != sh->root ? 1 : 0);
 }
 

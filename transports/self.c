@@ -26,10 +26,17 @@ static char *map(const struct hkt_process *peer, const struct hkt_location *at)
     return base ? base + at->offset : NULL;
 }
 
-static int copy(const struct hkt_process *peer, void *to, uint64_t address, size_t size)
+static int fetch(const struct hkt_process *peer, void *to, uint64_t address, size_t size)
 {
     (void)peer;
     memcpy(to, (const void *)(uintptr_t)address, size);
+    return 0;
+}
+
+static int deliver(const struct hkt_process *peer, uint64_t address, const void *from, size_t size)
+{
+    (void)peer;
+    memcpy((void *)(uintptr_t)address, from, size);
     return 0;
 }
 
@@ -38,5 +45,6 @@ const struct hkt_transport hkt_transport_self = {
     .desc  = "ranks of the same process",
     .reach = reach,
     .map   = map,
-    .read  = copy,
+    .read  = fetch,
+    .write = deliver,
 };

@@ -1,5 +1,5 @@
-/* shm.c -- ranks in other processes of this machine: shared segments are mapped, plain memory is read by the kernel
- * (process_vm_readv, "CMA"), where the system lets one process read another. */
+/* shm.c -- ranks in other processes of this machine: shared segments are mapped, plain memory is read and written by the kernel
+ * (process_vm_readv and process_vm_writev, "CMA"), where the system lets one process do that to another. */
 #include "run/transport.h"
 
 #include "base/error.h"
@@ -10,15 +10,17 @@
 #include <string.h>
 #include <sys/uio.h>
 
+typedef ssize_t copy_fn(pid_t pid, const struct iovec *mine, unsigned long n, const struct iovec *theirs, unsigned long m, unsigned long flags);
+
 /* Copies as much as the kernel does at a time until all is there. 0 or -errno. */
-static int read_all(int32_t pid, char *to, uint64_t address, size_t size)
+static int copy_all(copy_fn *copy, int32_t pid, char *here, uint64_t address, size_t size)
 {
     size_t done = 0;
 
     while (done < size) {
-        const struct iovec mine   = {to + done, size - done};
+        const struct iovec mine   = {here + done, size - done};
         const struct iovec theirs = {(void *)(uintptr_t)(address + done), size - done};
-        const ssize_t      n      = process_vm_readv(pid, &mine, 1, &theirs, 1, 0);
+        const ssize_t      n      = copy(pid, &mine, 1, &theirs, 1, 0);
 
         if (n < 0 && errno != EINTR)
             return -errno;
@@ -36,7 +38,7 @@ static bool can_read(const struct hkt_process *peer)
     struct hkt_process_address address;
 
     return hkt_options()->cma && peer->pid > 0 &&
-           read_all(peer->pid, (char *)&address, peer->life->self, sizeof(address)) == 0 &&
+           copy_all(process_vm_readv, peer->pid, (char *)&address, peer->life->self, sizeof(address)) == 0 &&
            memcmp(&address, &peer->life->address, sizeof(address)) == 0;
 }
 
@@ -60,18 +62,28 @@ static char *map(const struct hkt_process *peer, const struct hkt_location *at)
     return base ? base + at->offset : NULL;
 }
 
-static int copy(const struct hkt_process *peer, void *to, uint64_t address, size_t size)
+/* What a copy of the kernel came to. */
+static int judge(const struct hkt_process *peer, int error, const char *what, uint64_t address, size_t size)
 {
-    const struct hkt_life *life  = peer->life;
-    const int              error = read_all(peer->pid, to, address, size);
+    const struct hkt_life *life = peer->life;
 
     /* Alive afterwards: then the pid was its own all the time, and not that of a successor. */
     if (!error && hkt_process_alive(peer))
         return 0;
     if (!error || error == -ESRCH || !hkt_process_alive(peer))
         return hkt_fail(HKT_ERR_PEER, "the process of a peer (host %s, pid %d) has died", life->host, (int)life->pid);
-    return hkt_fail(HKT_ERR_SYSTEM, "cannot read %zu bytes at 0x%llx of the process of a peer (host %s, pid %d): %s",
-                    size, (unsigned long long)address, life->host, (int)life->pid, strerror(-error));
+    return hkt_fail(HKT_ERR_SYSTEM, "cannot %s %zu bytes at 0x%llx of the process of a peer (host %s, pid %d): %s", what, size,
+                    (unsigned long long)address, life->host, (int)life->pid, strerror(-error));
+}
+
+static int fetch(const struct hkt_process *peer, void *to, uint64_t address, size_t size)
+{
+    return judge(peer, copy_all(process_vm_readv, peer->pid, to, address, size), "read", address, size);
+}
+
+static int deliver(const struct hkt_process *peer, uint64_t address, const void *from, size_t size)
+{
+    return judge(peer, copy_all(process_vm_writev, peer->pid, (char *)(uintptr_t)from, address, size), "write", address, size);
 }
 
 const struct hkt_transport hkt_transport_shm = {
@@ -79,5 +91,6 @@ const struct hkt_transport hkt_transport_shm = {
     .desc  = "processes of this machine, through shared memory",
     .reach = reach,
     .map   = map,
-    .read  = copy,
+    .read  = fetch,
+    .write = deliver,
 };

@@ -101,6 +101,7 @@ int hkt_communicator_create(struct hkt_communicator **out, int rank, int size, s
     c->received    = c->sent + n;
     c->pushed      = c->sent + 2 * n;
     c->pulled      = c->sent + 3 * n;
+    c->core_cache  = hkt_machine_core_cache();
     c->nontemporal = hkt_options()->nontemporal ? hkt_options()->nontemporal : hkt_machine_last_cache();
     *out           = c;
     return 0;

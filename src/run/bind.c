@@ -51,6 +51,12 @@ static const struct hkt_operand *local_destination(const struct hkt_binder *b, i
     return NULL;
 }
 
+/* The operand's place, if other ranks can get at it. */
+static const struct hkt_operand *reachable(const struct hkt_binder *b, const struct hkt_operand *o)
+{
+    return o && !b->slots_only && (o->place == HKT_TMP || b->reach != HKT_REACH_STAGE) ? o : NULL;
+}
+
 static struct hkt_bound place(int rank, const struct hkt_operand *o)
 {
     const uint8_t home[] = {[HKT_IN] = HKT_HOME_IN, [HKT_OUT] = HKT_HOME_OUT, [HKT_TMP] = HKT_HOME_SLOT};
@@ -62,34 +68,39 @@ static struct hkt_bound place(int rank, const struct hkt_operand *o)
  * there); in the sender's place where the sender keeps the same value; in a slot of the sender. A place must be reachable:
  *                      sender's source   receiver's place   sender's copy   slot
  *   map                pointer           pointer            pointer         pointer
- *   read               read, or TMP      TMP                read, or TMP    pointer
- *   stage              TMP               TMP                TMP             pointer   */
+ *   read               read, or TMP      write, or TMP      read, or TMP    pointer
+ *   stage              TMP               TMP                TMP             pointer
+ * Where the first two can both be, the one of the two ranks copies that has copied less so far: a root helps those who wait for it. */
 static void choose_home(struct hkt_binder *b, struct hkt_message *m)
 {
     const struct hkt_operand *source = single_local_source(b, m->from, m->send);
     const struct hkt_operand *target = b->rank[m->to].schedule.step[m->recv].nsrc == 1 ? local_destination(b, m->to, m->recv) : NULL;
     const struct hkt_operand *kept   = local_destination(b, m->from, m->send);
-    const bool                map    = b->reach == HKT_REACH_MAP && !b->slots_only;
-    const bool                read   = b->reach == HKT_REACH_READ && !b->slots_only;
+    struct hkt_trace         *from = &b->rank[m->from], *to = &b->rank[m->to];
 
-    if (source && (map || read || (source->place == HKT_TMP && !b->slots_only))) {
+    source = reachable(b, source);
+    target = reachable(b, target);
+    kept   = reachable(b, kept);
+    if (source && (!target || to->load <= from->load)) {
         m->home = place(m->from, source);
         m->kind = HKT_PULL_SOURCE;
-    } else if (target && (map || (target->place == HKT_TMP && !b->slots_only))) {
+        to->load += target != NULL;
+    } else if (target) {
         m->home = place(m->to, target);
         m->kind = HKT_PUSH;
-    } else if (kept && (map || read || (kept->place == HKT_TMP && !b->slots_only))) {
+        from->load += source != NULL;
+    } else if (kept) {
         m->home = place(m->from, kept);
         m->kind = HKT_PULL_KEPT;
     } else {
         struct hkt_trace_step *s = step_of(b, m->from, m->send);
 
         if (s->slot == NONE)
-            s->slot = (int)b->rank[m->from].slots++;
+            s->slot = (int)from->slots++;
         m->home = (struct hkt_bound){.home = HKT_HOME_SLOT, .rank = (uint32_t)m->from, .id = (uint32_t)s->slot};
         m->kind = HKT_SLOT;
     }
-    m->home.copy = read && m->home.home != HKT_HOME_SLOT;
+    m->home.copy = b->reach == HKT_REACH_READ && m->home.home != HKT_HOME_SLOT;
 }
 
 /* Does the step, as bound, store anything anywhere? */
@@ -117,6 +128,7 @@ static void choose_homes(struct hkt_binder *b)
 {
     for (int r = 0; r < b->size; r++) {
         b->rank[r].slots = b->rank[r].schedule.tmp_chunks;
+        b->rank[r].load  = 0;
         for (uint32_t s = 0; s < b->rank[r].schedule.nsteps; s++)
             step_of(b, r, s)->slot = NONE;
     }

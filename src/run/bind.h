@@ -37,6 +37,7 @@ struct hkt_trace {
     struct hkt_trace_step *step;    /* per step */
     uint32_t              *message; /* per operand: index of its message */
     uint32_t               slots, kept, done, first_wait;
+    uint32_t               load; /* messages that it copies, of those that either side can copy */
 };
 
 struct hkt_access {

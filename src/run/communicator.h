@@ -11,6 +11,7 @@
 #include "run/transport.h"
 #include "setup/segment.h"
 
+struct hkt_experience;
 struct hkt_plan;
 
 /* Where a rank's memory is, from here. */
@@ -70,6 +71,7 @@ struct hkt_communicator {
 
     struct hkt_choice *choice; /* plans made so far, see tune.h */
     uint32_t           choices;
+    struct hkt_experience *experience; /* of rank 0: with calls on plain memory; NULL until there was one */
 
     /* Scratch of the operation that runs: pointers per rank, sources and destinations of a kernel call (2 * size + 2 each). */
     char       **in, **out;            /* buffers of each rank; addresses there when not mapped */
@@ -85,6 +87,7 @@ struct hkt_communicator {
     struct hkt_found    found[HKT_FOUND];
     uint64_t           *sent, *received; /* messages to and from each rank */
     uint64_t           *pushed, *pulled; /* slices of large messages, likewise */
+    size_t              core_cache;      /* bytes of a core's own */
     size_t              nontemporal;     /* results of at least this many bytes bypass the cache */
 
     double  premul[HKT_PREMULS];

@@ -1,5 +1,6 @@
 /* execute_host.c -- the engine for host memory. Walks the bound steps of the plan, slice by slice: wait for what the step waits for, find the
- * pointers, one kernel call, publish. What cannot be pointed at (a peer's plain memory) is read into scratch, block by block.
+ * pointers, one kernel call, publish. What cannot be pointed at (a peer's plain memory) is read into scratch, or written from what was stored
+ * here, block by block.
  *
  * progress of a rank in operation k, after d steps of slice s: k << HKT_STEP_BITS | s * steps + d.
  */
@@ -11,7 +12,6 @@
 #include "language/part.h"
 #include "run/edge.h"
 #include "run/scheduled.h"
-#include "setup/machine.h"
 
 #include <string.h>
 
@@ -75,7 +75,7 @@ static char *pointer(const struct hkt_operation *op, const struct hkt_bound *o, 
 }
 
 /* Plain memory of a peer, which no pointer reaches. */
-static bool must_read(const struct hkt_operation *op, const struct hkt_bound *o)
+static bool plain(const struct hkt_operation *op, const struct hkt_bound *o)
 {
     return o->copy && !(o->home == HKT_HOME_IN ? op->comm->in_mapped : op->comm->out_mapped)[o->rank];
 }
@@ -87,12 +87,20 @@ static int read_peer(const struct hkt_operation *op, uint32_t r, void *to, const
     return peer->transport->read(peer->process, to, (uint64_t)(uintptr_t)from, size);
 }
 
+static int write_peer(const struct hkt_operation *op, uint32_t r, char *to, const void *from, size_t size)
+{
+    const struct hkt_peer *peer = &op->comm->peer[r];
+
+    return peer->transport->write(peer->process, (uint64_t)(uintptr_t)to, from, size);
+}
+
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
 
 struct job {
     struct hkt_operation        *op;
     const struct hkt_bound_step *st;
     const struct hkt_bound      *src, *dst;
+    int                          ndst;  /* of the kernel: those that a pointer reaches */
     size_t                       count; /* elements */
     size_t                       in_size, out_size;
 };
@@ -107,23 +115,35 @@ static int grow_scratch(struct hkt_communicator *c, size_t size)
     return c->scratch ? 0 : HKT_ERR_MEMORY;
 }
 
-/* One source and the same form on both sides: bytes. */
+/* A step of one source that changes nothing: bytes. Plain memory is read into, and written from, the first destination that is none. */
 static int copy_step(const struct job *j)
 {
-    struct hkt_communicator *c     = j->op->comm;
+    struct hkt_operation    *op    = j->op;
+    struct hkt_communicator *c     = op->comm;
     const size_t             bytes = j->count * j->in_size;
     const void              *from  = c->src[0];
+    void                   **other = c->dst + c->size + 1;
+    void                    *here  = NULL;
     uint32_t                 n     = 0;
 
-    if (must_read(j->op, j->src)) {
-        HKT_TRY(read_peer(j->op, j->src->rank, c->dst[0], from, bytes));
-        from = c->dst[0];
+    for (int i = 0; i < j->st->ndst && !here; i++)
+        here = plain(op, &j->dst[i]) ? NULL : c->dst[i];
+    if (plain(op, j->src)) {
+        if (!here) {
+            HKT_TRY(grow_scratch(c, bytes));
+            here = c->scratch;
+        }
+        HKT_TRY(read_peer(op, j->src->rank, here, from, bytes));
+        from = here;
     }
-    for (uint32_t i = 0; i < j->st->ndst; i++)
-        if (c->dst[i] != from)
-            c->dst[n++] = c->dst[i];
+    for (int i = 0; i < j->st->ndst; i++)
+        if (!plain(op, &j->dst[i]) && c->dst[i] != from)
+            other[n++] = c->dst[i];
     if (n)
-        hkt_copy_bytes(c->dst, n, from, bytes, j->op->stream);
+        hkt_copy_bytes(other, n, from, bytes, op->stream);
+    for (int i = 0; i < j->st->ndst; i++)
+        if (plain(op, &j->dst[i]))
+            HKT_TRY(write_peer(op, j->dst[i].rank, c->dst[i], from, bytes));
     return 0;
 }
 
@@ -135,7 +155,7 @@ static void kernel(const struct job *j, size_t count)
                                    .dst     = c->dst,
                                    .count   = count,
                                    .nsrc    = j->st->nsrc,
-                                   .ndst    = j->st->ndst,
+                                   .ndst    = (uint32_t)j->ndst,
                                    .divisor = (uint32_t)c->size,
                                    .in      = j->st->in,
                                    .out     = j->st->out,
@@ -146,7 +166,7 @@ static void kernel(const struct job *j, size_t count)
             c->scale[i] = c->scales[j->src[i].rank];
         r.scale = c->scale;
     }
-    for (int i = 0; op->stream && i < j->st->ndst; i++)
+    for (int i = 0; op->stream && i < j->ndst; i++)
         for (int s = 0; s < j->st->nsrc; s++)
             r.stream &= c->dst[i] != c->src[s]; /* in place its lines are in the cache already */
     hkt_reduce_kernel(op->call->type, op->call->op)(&r);
@@ -161,7 +181,7 @@ static int fetch(const struct job *j, int i, size_t at, size_t count, char *scra
     const size_t             size = raw || j->st->in != HKT_PARTIAL ? op->element : op->wide;
     const char              *from = (const char *)c->src[i] + at * size;
 
-    if (must_read(op, &j->src[i])) {
+    if (plain(op, &j->src[i])) {
         HKT_TRY(read_peer(op, j->src[i].rank, scratch, from, count * size));
         from = scratch;
         scratch += (count * size + 63) & ~(size_t)63;
@@ -179,30 +199,45 @@ static int fetch(const struct job *j, int i, size_t at, size_t count, char *scra
     return 0;
 }
 
-/* A step with sources that need fetching, in blocks that stay in the core's cache. */
-static int reduce_blocks(const struct job *j)
+/* Writes what the kernel has left at `from` to the destinations that no pointer reaches. */
+static int deliver(const struct job *j, void *const *dst, const void *from, size_t at, size_t count)
+{
+    for (int i = 0; i < j->st->ndst; i++)
+        if (plain(j->op, &j->dst[i]))
+            HKT_TRY(write_peer(j->op, j->dst[i].rank, (char *)dst[i] + at * j->out_size, from, count * j->out_size));
+    return 0;
+}
+
+/* A step with operands that no pointer reaches, in blocks that stay in the core's cache. */
+static int reduce_blocks(struct job *j)
 {
     struct hkt_communicator *c    = j->op->comm;
+    const int                nsrc = j->st->nsrc;
     const size_t             each = j->in_size + (j->st->mixed ? j->op->element : 0);
-    const size_t             room = hkt_machine_core_cache() / 2 / (j->st->nsrc + 1u);
+    const size_t             room = c->core_cache / 2 / (nsrc + 1u);
     const size_t             block = (room < BLOCK_LEAST ? BLOCK_LEAST : room) / each / HKT_PART_ALIGN * HKT_PART_ALIGN;
     const size_t             lane = (block * each + 2 * 64 + 4095) & ~(size_t)4095;
     const void             **src  = c->src + c->size + 1; /* the starts */
     void                   **dst  = c->dst + c->size + 1;
 
-    HKT_TRY(grow_scratch(c, lane * j->st->nsrc));
-    memcpy(src, c->src, j->st->nsrc * sizeof(*src));
+    HKT_TRY(grow_scratch(c, lane * (nsrc + 1u)));
+    memcpy(src, c->src, (size_t)nsrc * sizeof(*src));
     memcpy(dst, c->dst, j->st->ndst * sizeof(*dst));
     for (size_t at = 0; at < j->count; at += block) {
         const size_t n = j->count - at < block ? j->count - at : block;
 
-        for (int i = 0; i < j->st->nsrc; i++) {
+        for (int i = 0; i < nsrc; i++) {
             c->src[i] = src[i];
             HKT_TRY(fetch(j, i, at, n, c->scratch + (size_t)i * lane));
         }
+        j->ndst = 0;
         for (int i = 0; i < j->st->ndst; i++)
-            c->dst[i] = (char *)dst[i] + at * j->out_size;
+            if (!plain(j->op, &j->dst[i]))
+                c->dst[j->ndst++] = (char *)dst[i] + at * j->out_size;
+        if (!j->ndst)
+            c->dst[j->ndst++] = c->scratch + (size_t)nsrc * lane;
         kernel(j, n);
+        HKT_TRY(deliver(j, dst, c->dst[0], at, n));
     }
     return 0;
 }
@@ -220,18 +255,21 @@ static int run_piece(struct job *j, struct piece *piece)
     struct hkt_operation        *op      = j->op;
     struct hkt_communicator     *c       = op->comm;
     const struct hkt_bound_step *st      = j->st;
-    bool                         fetches = st->mixed;
+    bool                         blocks  = st->mixed;
 
     for (int i = 0; i < st->nsrc; i++) {
         c->src[i] = pointer(op, &j->src[i], source_size(j, i), piece);
-        fetches |= must_read(op, &j->src[i]);
+        blocks |= plain(op, &j->src[i]);
     }
-    for (int i = 0; i < st->ndst; i++)
+    for (int i = 0; i < st->ndst; i++) {
         c->dst[i] = pointer(op, &j->dst[i], j->out_size, piece);
+        blocks |= plain(op, &j->dst[i]);
+    }
     j->count = piece->count;
+    j->ndst  = st->ndst;
     if (st->nsrc == 1 && (st->in == st->out || !hkt_collective[op->call->coll].reduces))
         return copy_step(j);
-    if (fetches)
+    if (blocks)
         return reduce_blocks(j);
     kernel(j, j->count);
     return 0;

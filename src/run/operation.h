@@ -5,6 +5,7 @@
 #define HKT_OPERATION_H
 
 #include "run/communicator.h"
+#include "run/tune.h"
 
 struct hkt_operation {
     struct hkt_communicator *comm;
@@ -19,6 +20,8 @@ struct hkt_operation {
     uint32_t               step, wait, slice, slices;
     size_t                 slice_elements, slot_bytes, element, wide;
     bool                   stream;
+    enum hkt_way           way;   /* what rank 0 said about plain memory */
+    uint64_t               began; /* its steps, hkt_now_ns(); 0: the time is not wanted */
 
     /* what it waits for, after HKT_IN_PROGRESS */
     _Atomic uint64_t *word;

@@ -54,7 +54,7 @@ static void write_step(const struct hkt_binder *b, uint32_t s, struct hkt_plan *
                                    .like_out  = t->like.out,
                                    .like_rank = t->like.rank,
                                    .like_id   = t->like.id};
-    for (int i = 0; i < out->nsrc; i++) /* my own memory is always at hand */
+    for (int i = 0; i < out->nsrc + out->ndst; i++) /* my own memory is always at hand */
         o[i].copy &= o[i].rank != (uint32_t)me;
     *operands += (uint32_t)st->nsrc + out->ndst;
 }

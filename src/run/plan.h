@@ -17,7 +17,7 @@
 /* How the ranks' buffers can be reached. The order is from best to worst. */
 enum hkt_reach {
     HKT_REACH_MAP,   /* every buffer is mapped by every rank */
-    HKT_REACH_READ,  /* plain memory that peers can copy from */
+    HKT_REACH_READ,  /* plain memory that peers can copy from and to */
     HKT_REACH_STAGE, /* plain memory nobody else can touch */
     HKT_REACHES
 };
@@ -32,7 +32,7 @@ enum hkt_home {
 
 struct hkt_bound {
     uint8_t  home; /* enum hkt_home */
-    bool     copy; /* cannot be pointed at: read into scratch first */
+    bool     copy; /* perhaps cannot be pointed at: read into scratch first, or written from there */
     uint32_t rank, id;
 };
 

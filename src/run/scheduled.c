@@ -9,6 +9,7 @@
  */
 #include "run/scheduled.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/option.h"
@@ -65,7 +66,8 @@ static void enter(struct hkt_operation *op)
                                          .in_segment  = in.segment,
                                          .out_segment = out.segment,
                                          .scale       = call->scale,
-                                         .reach       = (uint32_t)(in_reach > out_reach ? in_reach : out_reach)};
+                                         .reach       = (uint32_t)(in_reach > out_reach ? in_reach : out_reach),
+                                         .way         = c->rank == 0 ? (uint32_t)hkt_tune_way(c, call) : 0};
     hkt_publish(&line->number, op->number, &c->peer[c->rank].cell->sleepers);
 }
 
@@ -93,19 +95,20 @@ static size_t largest_block(const struct hkt_operation *op)
 }
 
 /* All lines are there: do they match, and how is everybody reached? */
-static int compare(struct hkt_operation *op, enum hkt_reach *reach)
+static int compare(struct hkt_operation *op, struct hkt_request *request)
 {
     struct hkt_communicator   *c    = op->comm;
     const struct hkt_signature mine = hkt_line_of(c, c->rank, op->number)->signature;
 
-    *reach = HKT_REACH_MAP;
+    request->reach = HKT_REACH_MAP;
+    request->way   = (enum hkt_way)hkt_line_of(c, 0, op->number)->entry.way;
     for (int r = 0; r < c->size; r++) {
         const struct hkt_line *line = hkt_line_of(c, r, op->number);
 
         if (!hkt_signature_equal(&line->signature, &mine))
             return hkt_communicator_mismatch(c, op->number, r);
-        if ((enum hkt_reach)line->entry.reach > *reach)
-            *reach = (enum hkt_reach)line->entry.reach;
+        if ((enum hkt_reach)line->entry.reach > request->reach)
+            request->reach = (enum hkt_reach)line->entry.reach;
     }
     for (int r = 0; r < c->size; r++) {
         const struct hkt_entry *e = &hkt_line_of(c, r, op->number)->entry;
@@ -118,7 +121,8 @@ static int compare(struct hkt_operation *op, enum hkt_reach *reach)
     }
     c->in[c->rank]  = (char *)(uintptr_t)op->call->send;
     c->out[c->rank] = op->call->recv;
-    c->reach        = (uint8_t)*reach;
+    c->reach        = (uint8_t)request->reach;
+    op->way         = request->way;
     return 0;
 }
 
@@ -171,19 +175,19 @@ static int plan(struct hkt_operation *op)
 {
     struct hkt_communicator *c    = op->comm;
     const struct hkt_call   *call = op->call;
-    enum hkt_reach           reach;
-    size_t                   block;
+    struct hkt_request       request;
 
     op->wide = hkt_wide_size(call->type, call->op);
-    HKT_TRY(compare(op, &reach));
+    HKT_TRY(compare(op, &request));
     if (call->coll == HKT_COLL_ALL_TO_ALL && call->arrays)
         HKT_TRY(compare_tables(op));
     c->entered = op->number;
-    block = largest_block(op);
-    HKT_TRY(hkt_tune_plan(c, call, hkt_tune_reach(call, block, reach), block, &op->plan));
-    op->stream = hkt_call_traffic(call, block, c->size) * op->element >= c->nontemporal;
+    request.block = largest_block(op);
+    HKT_TRY(hkt_tune_plan(c, call, request, &op->plan));
+    op->stream = hkt_call_traffic(call, request.block, c->size) * op->element >= c->nontemporal;
     op->step = op->wait = op->slice = 0;
-    cut_slices(op, block);
+    cut_slices(op, request.block);
+    op->began = c->rank == 0 && request.reach == HKT_REACH_READ ? hkt_now_ns() : 0;
     return 0;
 }
 
@@ -231,6 +235,16 @@ static int fatal(struct hkt_operation *op, int rc)
     return rc == HKT_IN_PROGRESS || rc == HKT_ERR_MISMATCH ? rc : hkt_operation_blame(op, rc);
 }
 
+/* The plan, to the end. */
+static int steps(struct hkt_operation *op)
+{
+    const int rc = hkt_execute_host(op);
+
+    if (!rc && op->began)
+        hkt_tune_learn(op->comm, op->call, op->way, (double)(hkt_now_ns() - op->began) * 1e-9);
+    return rc;
+}
+
 int hkt_scheduled_advance(struct hkt_operation *op)
 {
     int rc = 0;
@@ -256,7 +270,7 @@ int hkt_scheduled_advance(struct hkt_operation *op)
             return fatal(op, rc);
         op->phase = op->plan->slots && op->slices ? STAGING : STEPS;
         if (op->phase == STEPS)
-            return hkt_execute_host(op);
+            return steps(op);
         /* fall through */
     case STAGING:
         rc = stage(op);
@@ -265,6 +279,6 @@ int hkt_scheduled_advance(struct hkt_operation *op)
         op->phase = STEPS;
         /* fall through */
     default:
-        return hkt_execute_host(op);
+        return steps(op);
     }
 }

@@ -41,6 +41,7 @@ struct hkt_entry {
     uint32_t in_segment, out_segment;
     double   scale;    /* of a premultiplied sum */
     uint32_t reach;    /* enum hkt_reach of the worse buffer */
+    uint32_t way;      /* enum hkt_way, by rank 0: what all do when plain memory is among the buffers */
 };
 
 struct hkt_line {

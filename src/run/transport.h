@@ -1,6 +1,6 @@
 /* transport.h -- what a transport is: one file each in transports/, one const struct each, table generated from Makefile.am.
  *
- * On one host a transport is a way to reach the memory of another rank: `map` gives a pointer to it, or `read` copies from it.
+ * On one host a transport is a way to reach the memory of another rank: `map` gives a pointer to it, `read` and `write` copy from and to it.
  * What a transport cannot do it leaves NULL.
  */
 #ifndef HKT_TRANSPORT_H
@@ -22,8 +22,9 @@ struct hkt_transport {
     int (*reach)(const struct hkt_process *peer, struct hkt_link *link);
     /* A pointer to the peer's memory, or NULL when it cannot be touched. Hot. */
     char *(*map)(const struct hkt_process *peer, const struct hkt_location *at);
-    /* Copies from the peer's plain memory. 0 or HKT_ERR_SYSTEM / HKT_ERR_PEER. Optional. */
+    /* Copies from or to the peer's plain memory. 0 or HKT_ERR_SYSTEM / HKT_ERR_PEER. Optional. */
     int (*read)(const struct hkt_process *peer, void *to, uint64_t address, size_t size);
+    int (*write)(const struct hkt_process *peer, uint64_t address, const void *from, size_t size);
 };
 
 extern const struct hkt_transport *const hkt_transports[]; /* NULL-terminated, cheapest first */

@@ -1,6 +1,7 @@
 /* tune.c -- choosing. The limits of the flat algorithm are measured (bench/versus): up to them one synchronisation and one extra copy
  * beat two synchronisations and none. Among schedules, ranks of one host take `direct`: there a message is a pointer, what counts is
- * passes over memory, and it has the fewest (docs/algorithms.md). Where that cannot run, the algorithms' cost functions decide.
+ * passes over memory, and it has the fewest (docs/algorithms.md). Where that cannot run, the algorithms' cost functions decide. What to do
+ * about plain memory is learned while the program runs.
  */
 #include "run/tune.h"
 
@@ -15,8 +16,7 @@
 #include <string.h>
 
 /* Bytes. FLAT_MAPPED: above it, two synchronisations on mapped buffers beat one and a copy, when every rank has a core. READ_LEAST: from such
- * blocks on, plain memory is copied from by system call: one copy instead of two. Reductions go through staging at every size: reading
- * would be a copy more, into scratch. */
+ * messages and blocks on, plain memory is copied by system call: one copy instead of two. */
 enum { FLAT_MAPPED = 2048, READ_LEAST = 32768 };
 
 /* One host: a cache line takes 50 to 240 ns, a core copies about 10 GB/s and reduces a little slower. */
@@ -64,11 +64,57 @@ static size_t whole(const struct hkt_communicator *comm, const struct hkt_call *
     return block * call->element * (hkt_collective[call->coll].vector ? 1 : (size_t)comm->size);
 }
 
-enum hkt_reach hkt_tune_reach(const struct hkt_call *call, size_t block, enum hkt_reach reach)
+/* ---- plain memory ------------------------------------------------------------------------------------------------ */
+
+enum { TRIES = 3, AGAIN = 64, MAGNITUDES = 64 };
+
+static struct hkt_experience *experience(struct hkt_communicator *comm, const struct hkt_call *call)
 {
-    if (reach == HKT_REACH_READ && (hkt_collective[call->coll].reduces || block * call->element < READ_LEAST))
-        return HKT_REACH_STAGE;
-    return reach;
+    const int magnitude = 63 - __builtin_clzll((call->count * call->element) | 1);
+
+    return comm->experience && call->coll < HKT_COLL_SCHEDULED ? &comm->experience[call->coll * MAGNITUDES + magnitude] : NULL;
+}
+
+/* Where ranks share cores a call's time is mostly that of the scheduler and says nothing: a rule, measured. */
+static enum hkt_way shared_way(const struct hkt_call *call)
+{
+    const struct hkt_collective *k = &hkt_collective[call->coll];
+
+    return k->reduces || k->vector || call->count * call->element < READ_LEAST ? HKT_WAY_STAGE : HKT_WAY_READ;
+}
+
+/* Each way a few times, then the fastest; now and then the other again. */
+enum hkt_way hkt_tune_way(struct hkt_communicator *comm, const struct hkt_call *call)
+{
+    const struct hkt_experience *e = experience(comm, call);
+
+    if (comm->waiter.shared)
+        return shared_way(call);
+    if (!e)
+        return HKT_WAY_READ;
+    if (e->calls < HKT_WAYS * TRIES)
+        return (enum hkt_way)(e->calls / TRIES);
+    if (e->calls % AGAIN < 2) /* twice: the first finds the caches as another way has left them */
+        return (enum hkt_way)(e->calls / AGAIN % HKT_WAYS);
+    return e->seconds[HKT_WAY_STAGE] < e->seconds[HKT_WAY_READ] ? HKT_WAY_STAGE : HKT_WAY_READ;
+}
+
+void hkt_tune_learn(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_way way, double seconds)
+{
+    struct hkt_experience *e;
+    float                 *known;
+
+    if (!comm->experience)
+        comm->experience = hkt_alloc(HKT_COLL_SCHEDULED * MAGNITUDES * sizeof(*comm->experience));
+    e = experience(comm, call);
+    if (!e)
+        return;
+    known = &e->seconds[way];
+    if (*known == 0 || (float)seconds < *known)
+        *known = (float)seconds;
+    else /* forget slowly: cores move, and a low time may have been luck */
+        *known += ((float)seconds - *known) / 16;
+    e->calls++;
 }
 
 enum hkt_reach hkt_tune_message(enum hkt_reach reach, size_t bytes)
@@ -144,13 +190,14 @@ static int build(struct hkt_communicator *comm, struct hkt_choice *key, double b
     return 0;
 }
 
-int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_reach reach, size_t block,
-                  const struct hkt_plan **plan)
+int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, struct hkt_request request, const struct hkt_plan **plan)
 {
     const enum hkt_coll coll  = call->coll == HKT_COLL_SPLIT ? HKT_COLL_ALL_GATHER : call->coll;
-    const size_t        bytes = whole(comm, call, block);
-    struct hkt_choice   key   = {.coll = (uint8_t)coll, .reach = (uint8_t)reach, .root = call->root};
+    const size_t        bytes = whole(comm, call, request.block);
+    struct hkt_choice   key   = {.coll = (uint8_t)coll, .reach = (uint8_t)request.reach, .root = call->root};
 
+    if (request.reach == HKT_REACH_READ && request.way == HKT_WAY_STAGE)
+        key.reach = HKT_REACH_STAGE;
     key.magnitude = (uint8_t)(64 - __builtin_clzll(bytes | 1));
     for (uint32_t i = 0; i < comm->choices; i++) {
         const struct hkt_choice *c = &comm->choice[i];
@@ -171,4 +218,5 @@ void hkt_tune_free(struct hkt_communicator *comm)
         if (comm->choice[i].owns)
             hkt_plan_free((struct hkt_plan *)(uintptr_t)comm->choice[i].plan);
     hkt_free(comm->choice);
+    hkt_free(comm->experience);
 }

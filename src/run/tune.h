@@ -1,4 +1,5 @@
-/* tune.h -- which way a call is run: flat or by schedule, and by which algorithm. Pure functions of what is equal on all ranks. */
+/* tune.h -- which way a call is run: flat or by schedule, and by which algorithm. Functions of what is equal on all ranks, and of what rank 0
+ * has decided for all. */
 #ifndef HKT_TUNE_H
 #define HKT_TUNE_H
 
@@ -10,15 +11,37 @@ void hkt_tune_start(void); /* reads HKT_ALGORITHM; once, before any call */
 /* Small enough for the flat algorithm? */
 bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *call);
 
-/* How buffers of this reach are best used: small plain memory goes through staging, since reading it costs a system call. */
-enum hkt_reach hkt_tune_reach(const struct hkt_call *call, size_t block, enum hkt_reach reach);
+/* What can be done about plain memory that peers can read. Which is fastest depends on where the cores are at the moment, on the kernel
+ * and on the program, so rank 0 tries, keeps the times, and says in its line what all ranks do. */
+enum hkt_way {
+    HKT_WAY_READ,  /* the usual plan, by system calls instead of loads and stores */
+    HKT_WAY_STAGE, /* through the staging memory */
+    HKT_WAYS
+};
 
-/* The same for a message. */
+struct hkt_experience {
+    float    seconds[HKT_WAYS]; /* about the least that it took lately */
+    uint32_t calls;
+};
+
+/* Rank 0: the way for this call. */
+enum hkt_way hkt_tune_way(struct hkt_communicator *comm, const struct hkt_call *call);
+
+/* Rank 0: how long it took from the last rank's entry. */
+void hkt_tune_learn(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_way way, double seconds);
+
+/* How a message is best sent from a buffer of this reach: small ones go through the banks. */
 enum hkt_reach hkt_tune_message(enum hkt_reach reach, size_t bytes);
 
-/* The plan for a call on buffers of this reach: from the cache, else chosen, built and kept. `block`: elements of the largest block of any rank. */
-int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_reach reach, size_t block,
-                  const struct hkt_plan **plan);
+/* What plans are made for. */
+struct hkt_request {
+    enum hkt_reach reach; /* of the buffers */
+    enum hkt_way   way;   /* when that is HKT_REACH_READ */
+    size_t         block; /* elements of the largest block of any rank */
+};
+
+/* The plan for a call: from the cache, else chosen, built and kept. */
+int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, struct hkt_request request, const struct hkt_plan **plan);
 
 void hkt_tune_free(struct hkt_communicator *comm); /* the cache */
 
