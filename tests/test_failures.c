@@ -148,7 +148,7 @@ static void after_message(struct rank *me)
 
 static void different_messages(struct rank *me)
 {
-    static const size_t counts[][2] = {{4, 5}, {1000, 10}, {10, 1000}, {500000, 500001}, {0, 1}, {1, 400000}};
+    static const size_t counts[][2] = {{4, 5}, {1000, 10}, {10, 1000}, {500000, 500001}, {500000, 10}, {0, 1}, {1, 400000}};
 
     for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
         char *data = malloc(4 << 20);

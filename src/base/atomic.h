@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 static inline uint64_t hkt_load_acquire(const _Atomic uint64_t *p)
@@ -29,6 +30,17 @@ static inline void hkt_store_relaxed(_Atomic uint64_t *p, uint64_t v)
 static inline void hkt_store_release(_Atomic uint64_t *p, uint64_t v)
 {
     atomic_store_explicit(p, v, memory_order_release);
+}
+
+/* Asks for bytes that this rank will write soon and others have read: the store then need not wait until their caches have let go. */
+static inline void hkt_own(void *p, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+#if defined(__x86_64__)
+        __asm__ volatile("prefetchw %0" : : "m"(((char *)p)[i]));
+#else
+        __builtin_prefetch((char *)p + i, 1);
+#endif
 }
 
 extern bool hkt_asymmetric; /* membarrier works; set by hkt_fence_init() before any thread waits */

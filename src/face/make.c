@@ -91,16 +91,18 @@ int hkt_communicator_create(struct hkt_communicator **out, int rank, int size, s
     c->dst        = hkt_alloc((2 * n + 2) * sizeof(*c->dst));
     c->scales     = hkt_alloc(n * sizeof(*c->scales));
     c->scale      = hkt_alloc((n + 1) * sizeof(*c->scale));
-    c->sent       = hkt_alloc(4 * n * sizeof(*c->sent));
+    c->sent       = hkt_alloc(6 * n * sizeof(*c->sent));
     if (!c->peer || !c->sleepers || !c->in || !c->out || !c->in_mapped || !c->out_mapped || !c->in_edge || !c->src || !c->dst || !c->scales || !c->scale ||
         !c->sent || choose_transports(c)) {
         hkt_communicator_free(c);
         return HKT_ERR_MEMORY;
     }
     c->out_edge    = c->in_edge + n;
-    c->received    = c->sent + n;
-    c->pushed      = c->sent + 2 * n;
-    c->pulled      = c->sent + 3 * n;
+    c->received     = c->sent + n;
+    c->pushed       = c->sent + 2 * n;
+    c->pulled       = c->sent + 3 * n;
+    c->known_taken  = c->sent + 4 * n;
+    c->known_pulled = c->sent + 5 * n;
     c->core_cache  = hkt_machine_core_cache();
     c->nontemporal = hkt_options()->nontemporal ? hkt_options()->nontemporal : hkt_machine_last_cache();
     *out           = c;

@@ -86,7 +86,8 @@ struct hkt_communicator {
     struct hkt_segment *staging_segment; /* mine */
     struct hkt_found    found[HKT_FOUND];
     uint64_t           *sent, *received; /* messages to and from each rank */
-    uint64_t           *pushed, *pulled; /* slices of large messages, likewise */
+    uint64_t           *pushed, *pulled; /* slices of staged messages, likewise */
+    uint64_t           *known_taken, *known_pulled; /* what the other side was seen to be done with */
     size_t              core_cache;      /* bytes of a core's own */
     size_t              nontemporal;     /* results of at least this many bytes bypass the cache */
 
@@ -132,7 +133,7 @@ int hkt_communicator_mismatch(struct hkt_communicator *c, uint64_t number, int o
 /* ---- lines ---- */
 static inline struct hkt_line *hkt_line_of(const struct hkt_communicator *c, int rank, uint64_t number)
 {
-    return &c->peer[rank].cell->line[number % HKT_LINES];
+    return &c->peer[rank].cell->line[hkt_line_index(number, HKT_LINES)];
 }
 
 static inline bool hkt_peer_alive(void *arg, int rank)

@@ -75,6 +75,9 @@ static void show(struct hkt_operation *op, size_t bytes)
             line->entry.reach = (uint32_t)hkt_buffer_reach(c, call);
     }
     hkt_publish(&line->number, op->number, &c->peer[c->rank].cell->sleepers);
+    hkt_own(hkt_line_of(c, c->rank, op->number + 1), sizeof(*line)); /* while the others' lines are on their way */
+    if (mine && !in_line(call, bytes))
+        hkt_own(bank(c, c->rank, op->number + 1, bytes), bytes);
 }
 
 /* Waits for the lines that this rank needs and compares them with its own. */

@@ -24,6 +24,7 @@ enum {
     HKT_MAIL_BANKS   = 4,
     HKT_SENTENCE     = 1024,
     HKT_TABLES       = 2,  /* banks of all_to_all_v tables */
+    HKT_PIECE_BITS   = 24,
     HKT_STEP_BITS    = 24, /* progress = operation << HKT_STEP_BITS | steps done */
     HKT_APART        = 128 /* bytes between words of different writers: two lines, since hardware fetches pairs */
 };
@@ -35,13 +36,19 @@ struct hkt_signature {
     int32_t  root;
 };
 
+/* What a receiver need not wait for, or can hope for. */
+enum hkt_mail_state { HKT_MAIL_PLAIN, HKT_MAIL_READY /* all is in a bank */, HKT_MAIL_HELPED /* the sender will copy, too */ };
+
 /* Where a rank's buffers are, when the data is not in the line. */
 struct hkt_entry {
     uint64_t in_offset, out_offset; /* in the segment; or the address when the segment is 0 */
     uint32_t in_segment, out_segment;
     double   scale;    /* of a premultiplied sum */
     uint32_t reach;    /* enum hkt_reach of the worse buffer */
-    uint32_t way;      /* enum hkt_way, by rank 0: what all do when plain memory is among the buffers */
+    union {
+        uint32_t way;   /* enum hkt_way, by rank 0: what all do when plain memory is among the buffers */
+        uint32_t mail;  /* enum hkt_mail_state, of a message */
+    };
 };
 
 struct hkt_line {
@@ -53,6 +60,13 @@ struct hkt_line {
     };
 };
 _Static_assert(sizeof(struct hkt_line) == 64, "one cache line");
+
+/* Which of `lines` (a power of two) serves operation or message `number`: consecutive ones are two lines apart, since hardware fetches
+ * pairs, and fetching the next line together with this one would take it from its writer. */
+static inline uint64_t hkt_line_index(uint64_t number, uint64_t lines)
+{
+    return ((2 * number) & (lines - 1)) | (number & lines / 2 ? 1 : 0);
+}
 
 /* One rank's data that does not fit in its lines. */
 struct hkt_banks {
@@ -77,11 +91,15 @@ struct hkt_cell {
 /* Messages from one rank to another. */
 struct hkt_mail {
     _Alignas(HKT_APART) struct hkt_line line[HKT_MAIL_LINES]; /* by the sender */
-    _Alignas(HKT_APART) _Atomic uint64_t pushed;              /* by the sender: slices of the current large message in the banks */
+    _Alignas(HKT_APART) _Atomic uint64_t pushed;              /* by the sender: slices of staged messages in the banks, ever */
+    _Atomic uint64_t                     helped;              /* by the sender: message << HKT_PIECE_BITS | pieces that it has copied */
     _Alignas(HKT_APART) _Atomic uint64_t taken;               /* by the receiver: messages it is done with */
     struct hkt_signature                 wanted;              /* by the receiver: of the message it refused */
     _Atomic uint64_t                     refused;             /* by the receiver: number of that message */
-    _Alignas(HKT_APART) _Atomic uint64_t pulled;              /* by the receiver: slices */
+    struct hkt_signature                 want;                /* by the receiver: of the large message it is at, */
+    struct hkt_entry                     place;               /* and where that shall go */
+    _Alignas(HKT_APART) _Atomic uint64_t pulled;              /* by the receiver: slices of staged messages, ever */
+    _Alignas(HKT_APART) _Atomic uint64_t claimed; /* by the receiver, then both: message << HKT_PIECE_BITS | pieces begun */
 };
 
 /* all_to_all_v: what a rank says of its block for one other rank; elements. */
