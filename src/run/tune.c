@@ -66,7 +66,7 @@ static size_t whole(const struct hkt_communicator *comm, const struct hkt_call *
 
 /* ---- plain memory ------------------------------------------------------------------------------------------------ */
 
-enum { TRIES = 3, AGAIN = 64, MAGNITUDES = 64 };
+enum { FIRST = 8, TRIES = 2, AGAIN = 256, MAGNITUDES = 64 };
 
 static struct hkt_experience *experience(struct hkt_communicator *comm, const struct hkt_call *call)
 {
@@ -83,20 +83,19 @@ static enum hkt_way shared_way(const struct hkt_call *call)
     return k->reduces || k->vector || call->count * call->element < READ_LEAST ? HKT_WAY_STAGE : HKT_WAY_READ;
 }
 
-/* Each way a few times, then the fastest; now and then the other again. */
+/* Reading at first, which is seldom wrong; then the faster, and now and then the other: more than once, since the first call finds the caches
+ * as the other way has left them. */
 enum hkt_way hkt_tune_way(struct hkt_communicator *comm, const struct hkt_call *call)
 {
     const struct hkt_experience *e = experience(comm, call);
+    enum hkt_way                 best;
 
     if (comm->waiter.shared)
         return shared_way(call);
     if (!e)
         return HKT_WAY_READ;
-    if (e->calls < HKT_WAYS * TRIES)
-        return (enum hkt_way)(e->calls / TRIES);
-    if (e->calls % AGAIN < 2) /* twice: the first finds the caches as another way has left them */
-        return (enum hkt_way)(e->calls / AGAIN % HKT_WAYS);
-    return e->seconds[HKT_WAY_STAGE] < e->seconds[HKT_WAY_READ] ? HKT_WAY_STAGE : HKT_WAY_READ;
+    best = e->seconds[HKT_WAY_STAGE] && e->seconds[HKT_WAY_STAGE] < e->seconds[HKT_WAY_READ] ? HKT_WAY_STAGE : HKT_WAY_READ;
+    return e->calls % AGAIN - FIRST < TRIES ? HKT_WAYS - 1 - best : best;
 }
 
 void hkt_tune_learn(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_way way, double seconds)
