@@ -1,7 +1,7 @@
 /* shared.h -- the communicator's segment: what its ranks see of one another. Nameless shared memory; every word has one writer, but for
- * the poison claim. Pages that nobody has needed are never touched, so an idle communicator costs a few pages.
+ * the poison claim and the claimed pieces of a message. Pages that nobody has needed are never touched, so an idle communicator costs a few pages.
  *
- * Every operation has a number (1, 2, 3 ...; the same on every rank). A rank enters operation k by writing its line k % HKT_LINES: what
+ * Every operation has a number (1, 2, 3 ...; the same on every rank). A rank enters operation k by writing one of its HKT_LINES lines: what
  * it was asked to do, and either the data itself (small) or where its buffers are. The number in the line is written last.
  * A line may be written again once every rank has entered operation k - HKT_LINES + 1, since entering that means it has left
  * operation k - HKT_LINES.
