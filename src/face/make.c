@@ -135,7 +135,7 @@ int hkt_communicator_attach(struct hkt_communicator *c, uint32_t id)
     for (int r = 0; r < c->size; r++) {
         struct hkt_peer *p = &c->peer[r];
 
-        p->cell        = (struct hkt_cell *)((char *)c->shared + c->layout.cells) + r;
+        p->cell        = (struct hkt_cell *)(void *)((char *)c->shared + c->layout.cells) + r;
         p->banks       = (struct hkt_banks *)((char *)c->shared + c->layout.eager) + r;
         c->sleepers[r] = &p->cell->sleepers;
     }

@@ -27,7 +27,7 @@ enum { SIDE_BITS = HKT_PIECE_BITS / 2, SIDE = (1 << SIDE_BITS) - 1, CLOSED = SID
 
 static struct hkt_mail *mail(const struct hkt_communicator *c, int from, int to)
 {
-    return (struct hkt_mail *)((char *)c->shared + c->layout.mail) + ((size_t)from * (size_t)c->size + (size_t)to);
+    return (struct hkt_mail *)(void *)((char *)c->shared + c->layout.mail) + ((size_t)from * (size_t)c->size + (size_t)to);
 }
 
 static unsigned char *mail_bank(const struct hkt_communicator *c, int from, int to, uint64_t i)

@@ -27,7 +27,7 @@ enum { ROOM, HEAR, PLAN, STAGING, STEPS };
 
 static struct hkt_table_row *table(const struct hkt_communicator *c, int rank, uint64_t number)
 {
-    struct hkt_table_row *rows = (struct hkt_table_row *)((char *)c->shared + c->layout.tables);
+    struct hkt_table_row *rows = (struct hkt_table_row *)(void *)((char *)c->shared + c->layout.tables);
 
     return rows + ((size_t)rank * HKT_TABLES + number % HKT_TABLES) * (size_t)c->size;
 }
