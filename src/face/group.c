@@ -22,6 +22,24 @@ static _Thread_local struct {
 
 enum { KEPT = 64 };
 
+/* The array of a thread that ends goes with it. */
+static pthread_key_t array_of_thread;
+
+static void make_key(void)
+{
+    pthread_key_create(&array_of_thread, hkt_free);
+}
+
+static void keep(struct hkt_pending *pending, size_t cap)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, make_key);
+    pthread_setspecific(array_of_thread, pending);
+    group.pending = pending;
+    group.cap     = cap;
+}
+
 int hkt_group_begin(void)
 {
     hkt_group_depth++;
@@ -47,8 +65,7 @@ int hkt_group_add(const struct hkt_pending *pending)
             hkt_free(pending->call.arrays);
             return hkt_group_error(HKT_ERR_MEMORY);
         }
-        group.pending = more;
-        group.cap     = cap;
+        keep(more, cap);
     }
     group.pending[group.n++] = *pending;
     return HKT_OK;
@@ -132,8 +149,7 @@ int hkt_group_end(void)
         code = start(pending, n);
     if (group.cap > KEPT) {
         hkt_free(group.pending);
-        group.pending = NULL;
-        group.cap     = 0;
+        keep(NULL, 0);
     }
     return code;
 }

@@ -379,7 +379,7 @@ static void order_all(struct hkt_binder *b)
             ;
         order_place(b, b->access + i, j - i);
     }
-    if (!b->error)
+    if (!b->error && b->nwaits)
         drop_implied(b);
 }
 
