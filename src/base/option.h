@@ -25,7 +25,7 @@
       "Staging memory of a rank and communicator, made at first need, for buffers other ranks cannot touch.")           \
     X(CMA, cma, CHOICE, "on", 0, 1, "off|on", "Lets ranks read each other's plain memory with process_vm_readv where the system allows it.") \
     X(NONTEMPORAL, nontemporal, BYTES, "0", 0, 1ULL << 62, "bytes",                                                     \
-      "Results of at least this size bypass the cache; 0: computed from the last-level cache.")                         \
+      "Calls that move at least this much bypass the caches; 0: by the size of the caches, then by experience.")                         \
     X(RANK, rank, INTEGER, "-1", -1, 1 << 30, "rank", "This process's rank, set by the launcher.")                      \
     X(SIZE, size, INTEGER, "-1", -1, 1 << 30, "ranks", "Number of ranks, set by the launcher.")                         \
     X(ID, id, TEXT, "", 0, 0, "256 hex digits", "The unique id of the job, set by the launcher.")

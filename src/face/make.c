@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
+
+enum { LARGE = 1 << 20 }; /* bytes of a core's own cache */
 
 int hkt_config_read(hkt_config_t *to, const hkt_config_t *from, const struct hkt_communicator *parent)
 {
@@ -104,7 +107,7 @@ int hkt_communicator_create(struct hkt_communicator **out, int rank, int size, s
     c->known_taken  = c->sent + 4 * n;
     c->known_pulled = c->sent + 5 * n;
     c->core_cache  = hkt_machine_core_cache();
-    c->nontemporal = hkt_options()->nontemporal ? hkt_options()->nontemporal : hkt_machine_last_cache();
+    c->nontemporal  = hkt_options()->nontemporal;
     *out           = c;
     return 0;
 }
@@ -152,6 +155,16 @@ void hkt_introduce(struct hkt_introduction *me, const struct hkt_communicator *c
         snprintf(me->sentence, sizeof(me->sentence), "%s", hkt_last_error());
 }
 
+/* Bytes that the caches of the ranks hold between them. A last level behind large core caches is a slow overflow of those, and shared with
+ * who knows whom: it does not count. */
+static size_t caches(const struct hkt_communicator *c)
+{
+    const size_t cores = c->waiter.shared && sysconf(_SC_NPROCESSORS_ONLN) < c->size ? (size_t)sysconf(_SC_NPROCESSORS_ONLN) : (size_t)c->size;
+    const size_t last  = hkt_machine_last_cache();
+
+    return c->core_cache >= LARGE && 2 * cores * c->core_cache < last ? 2 * cores * c->core_cache : last;
+}
+
 void hkt_communicator_settle(struct hkt_communicator *c, const struct hkt_introduction *all)
 {
     struct hkt_cpus *cpus = hkt_alloc((size_t)c->size * sizeof(*cpus));
@@ -172,6 +185,8 @@ void hkt_communicator_settle(struct hkt_communicator *c, const struct hkt_introd
                                     .spin_ns    = (uint64_t)hkt_options()->spin_us * 1000,
                                     .shared     = !dedicated,
                                     .timeout_ns = (uint64_t)(c->timeout_s * 1e9)};
+    if (!c->nontemporal)
+        c->nontemporal = caches(c);
     c->background         = c->waiter;
     c->background.shared  = false;
     c->background.spin_ns = 2000;

@@ -100,6 +100,7 @@ struct job {
     struct hkt_operation        *op;
     const struct hkt_bound_step *st;
     const struct hkt_bound      *src, *dst;
+    bool                         stream; /* past the caches: not what peers fetch from a slot at once */
     int                          ndst;  /* of the kernel: those that a pointer reaches */
     size_t                       count; /* elements */
     size_t                       in_size, out_size;
@@ -140,7 +141,7 @@ static int copy_step(const struct job *j)
         if (!plain(op, &j->dst[i]) && c->dst[i] != from)
             other[n++] = c->dst[i];
     if (n)
-        hkt_copy_bytes(other, n, from, bytes, op->stream);
+        hkt_copy_bytes(other, n, from, bytes, j->stream);
     for (int i = 0; i < j->st->ndst; i++)
         if (plain(op, &j->dst[i]))
             HKT_TRY(write_peer(op, j->dst[i].rank, c->dst[i], from, bytes));
@@ -159,14 +160,14 @@ static void kernel(const struct job *j, size_t count)
                                    .divisor = (uint32_t)c->size,
                                    .in      = j->st->in,
                                    .out     = j->st->out,
-                                   .stream  = op->stream};
+                                   .stream  = j->stream};
 
     if (op->call->op == HKT_PREMUL_SUM && j->st->in == HKT_RAW) {
         for (int i = 0; i < j->st->nsrc; i++)
             c->scale[i] = c->scales[j->src[i].rank];
         r.scale = c->scale;
     }
-    for (int i = 0; op->stream && i < j->ndst; i++)
+    for (int i = 0; r.stream && i < j->ndst; i++)
         for (int s = 0; s < j->st->nsrc; s++)
             r.stream &= c->dst[i] != c->src[s]; /* in place its lines are in the cache already */
     hkt_reduce_kernel(op->call->type, op->call->op)(&r);
@@ -283,6 +284,9 @@ static int run_step(struct hkt_operation *op, const struct hkt_bound_step *st)
     j.dst      = j.src + st->nsrc;
     j.in_size  = st->in == HKT_PARTIAL ? op->wide : op->element;
     j.out_size = st->out == HKT_PARTIAL ? op->wide : op->element;
+    j.stream   = op->stream;
+    for (int i = 0; i < st->ndst; i++)
+        j.stream &= j.dst[i].home != HKT_HOME_SLOT;
     for (size_t at = 0; at < count; at += j.count) { /* once, unless a buffer has edges */
         struct piece piece = {at, count - at};
 

@@ -20,7 +20,8 @@ struct hkt_operation {
     uint32_t               step, wait, slice, slices;
     size_t                 slice_elements, slot_bytes, element, wide;
     bool                   stream;
-    enum hkt_way           way;   /* what rank 0 said about plain memory */
+    enum hkt_question      asked;
+    enum hkt_way           way;   /* what rank 0 said to it */
     uint64_t               began; /* its steps, hkt_now_ns(); 0: the time is not wanted */
 
     /* what it waits for, after HKT_IN_PROGRESS */

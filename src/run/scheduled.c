@@ -67,7 +67,11 @@ static void enter(struct hkt_operation *op)
                                          .out_segment = out.segment,
                                          .scale       = call->scale,
                                          .reach       = (uint32_t)(in_reach > out_reach ? in_reach : out_reach),
-                                         .way         = c->rank == 0 ? (uint32_t)hkt_tune_way(c, call) : 0};
+                                         .way         = {0, 0}};
+    if (c->rank == 0) {
+        line->entry.way.plain  = (uint16_t)hkt_tune_way(c, call, HKT_PLAIN);
+        line->entry.way.mapped = (uint16_t)hkt_tune_way(c, call, HKT_MAPPED);
+    }
     hkt_publish(&line->number, op->number, &c->peer[c->rank].cell->sleepers);
 }
 
@@ -101,7 +105,7 @@ static int compare(struct hkt_operation *op, struct hkt_request *request)
     const struct hkt_signature mine = hkt_line_of(c, c->rank, op->number)->signature;
 
     request->reach = HKT_REACH_MAP;
-    request->way   = (enum hkt_way)hkt_line_of(c, 0, op->number)->entry.way;
+    request->way   = (enum hkt_way)hkt_line_of(c, 0, op->number)->entry.way.plain;
     for (int r = 0; r < c->size; r++) {
         const struct hkt_line *line = hkt_line_of(c, r, op->number);
 
@@ -122,7 +126,6 @@ static int compare(struct hkt_operation *op, struct hkt_request *request)
     c->in[c->rank]  = (char *)(uintptr_t)op->call->send;
     c->out[c->rank] = op->call->recv;
     c->reach        = (uint8_t)request->reach;
-    op->way         = request->way;
     return 0;
 }
 
@@ -176,6 +179,8 @@ static int plan(struct hkt_operation *op)
     struct hkt_communicator *c    = op->comm;
     const struct hkt_call   *call = op->call;
     struct hkt_request       request;
+    size_t                   traffic;
+    bool                     mapped;
 
     op->wide = hkt_wide_size(call->type, call->op);
     HKT_TRY(compare(op, &request));
@@ -184,10 +189,14 @@ static int plan(struct hkt_operation *op)
     c->entered = op->number;
     request.block = largest_block(op);
     HKT_TRY(hkt_tune_plan(c, call, request, &op->plan));
-    op->stream = hkt_call_traffic(call, request.block, c->size) * op->element >= c->nontemporal;
+    traffic    = hkt_call_traffic(call, request.block, c->size) * op->element;
+    mapped     = request.reach == HKT_REACH_MAP;
+    op->stream = mapped ? hkt_line_of(c, 0, op->number)->entry.way.mapped == HKT_WAY_BYPASS : traffic >= c->nontemporal;
+    op->way    = mapped ? (enum hkt_way)op->stream : request.way;
+    op->asked  = mapped ? HKT_MAPPED : HKT_PLAIN;
     op->step = op->wait = op->slice = 0;
     cut_slices(op, request.block);
-    op->began = c->rank == 0 && request.reach == HKT_REACH_READ ? hkt_now_ns() : 0;
+    op->began = hkt_tune_learns(c, request.reach, traffic) ? hkt_now_ns() : 0;
     return 0;
 }
 
@@ -241,7 +250,7 @@ static int steps(struct hkt_operation *op)
     const int rc = hkt_execute_host(op);
 
     if (!rc && op->began)
-        hkt_tune_learn(op->comm, op->call, op->way, (double)(hkt_now_ns() - op->began) * 1e-9);
+        hkt_tune_learn(op->comm, op->call, op->asked, op->way, (double)(hkt_now_ns() - op->began) * 1e-9);
     return rc;
 }
 

@@ -46,7 +46,9 @@ struct hkt_entry {
     double   scale;    /* of a premultiplied sum */
     uint32_t reach;    /* enum hkt_reach of the worse buffer */
     union {
-        uint32_t way;   /* enum hkt_way, by rank 0: what all do when plain memory is among the buffers */
+        struct {
+            uint16_t plain, mapped; /* enum hkt_way, by rank 0: its answers to the questions of run/tune.h */
+        } way;
         uint32_t mail;  /* enum hkt_mail_state, of a message */
     };
 };

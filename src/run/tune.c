@@ -1,7 +1,7 @@
 /* tune.c -- choosing. The limits of the flat algorithm are measured (bench/versus): up to them one synchronisation and one extra copy
  * beat two synchronisations and none. Among schedules, ranks of one host take `direct`: there a message is a pointer, what counts is
- * passes over memory, and it has the fewest (docs/algorithms.md). Where that cannot run, the algorithms' cost functions decide. What to do
- * about plain memory is learned while the program runs.
+ * passes over memory, and it has the fewest (docs/algorithms.md). Where that cannot run, the algorithms' cost functions decide. How plain
+ * memory is copied and whether results bypass the caches is learned while the program runs.
  */
 #include "run/tune.h"
 
@@ -64,52 +64,63 @@ static size_t whole(const struct hkt_communicator *comm, const struct hkt_call *
     return block * call->element * (hkt_collective[call->coll].vector ? 1 : (size_t)comm->size);
 }
 
-/* ---- plain memory ------------------------------------------------------------------------------------------------ */
+/* ---- experience -------------------------------------------------------------------------------------------------- */
 
 enum { FIRST = 8, TRIES = 2, AGAIN = 256, MAGNITUDES = 64 };
 
-static struct hkt_experience *experience(struct hkt_communicator *comm, const struct hkt_call *call)
+static struct hkt_experience *experience(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question)
 {
     const int magnitude = 63 - __builtin_clzll((call->count * call->element) | 1);
 
-    return comm->experience && call->coll < HKT_COLL_SCHEDULED ? &comm->experience[call->coll * MAGNITUDES + magnitude] : NULL;
+    if (!comm->experience || call->coll >= HKT_COLL_SCHEDULED)
+        return NULL;
+    return &comm->experience[((int)question * HKT_COLL_SCHEDULED + (int)call->coll) * MAGNITUDES + magnitude];
 }
 
-/* Where ranks share cores a call's time is mostly that of the scheduler and says nothing: a rule, measured. */
-static enum hkt_way shared_way(const struct hkt_call *call)
+/* Before anything is known, and where ranks share cores: there a call's time is mostly the scheduler's and says nothing. Measured. */
+static enum hkt_way rule(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question)
 {
-    const struct hkt_collective *k = &hkt_collective[call->coll];
+    const struct hkt_collective *k     = &hkt_collective[call->coll];
+    const bool                   small = call->count * call->element < READ_LEAST;
 
-    return k->reduces || k->vector || call->count * call->element < READ_LEAST ? HKT_WAY_STAGE : HKT_WAY_READ;
+    if (question == HKT_MAPPED)
+        return hkt_call_traffic(call, call->count, comm->size) * call->element >= comm->nontemporal ? HKT_WAY_BYPASS : HKT_WAY_CACHE;
+    return comm->waiter.shared && (k->reduces || k->vector || small) ? HKT_WAY_STAGE : HKT_WAY_READ;
 }
 
-/* Reading at first, which is seldom wrong; then the faster, and now and then the other: more than once, since the first call finds the caches
- * as the other way has left them. */
-enum hkt_way hkt_tune_way(struct hkt_communicator *comm, const struct hkt_call *call)
+/* What the rule says at first; then the faster, and now and then the other, more than once, since the first call finds the caches as the other
+ * way has left them. */
+enum hkt_way hkt_tune_way(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question)
 {
-    const struct hkt_experience *e = experience(comm, call);
-    enum hkt_way                 best;
+    const struct hkt_experience *e    = experience(comm, call, question);
+    enum hkt_way                 best = rule(comm, call, question);
 
-    if (comm->waiter.shared)
-        return shared_way(call);
-    if (!e)
-        return HKT_WAY_READ;
-    best = e->seconds[HKT_WAY_STAGE] && e->seconds[HKT_WAY_STAGE] < e->seconds[HKT_WAY_READ] ? HKT_WAY_STAGE : HKT_WAY_READ;
-    return e->calls % AGAIN - FIRST < TRIES ? HKT_WAYS - 1 - best : best;
+    if (!e || !e->calls)
+        return best;
+    if (e->seconds[0] > 0 && e->seconds[1] > 0)
+        best = e->seconds[1] < e->seconds[0] ? 1 : 0;
+    return e->calls % AGAIN - FIRST < TRIES ? 1 - best : best;
 }
 
-void hkt_tune_learn(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_way way, double seconds)
+bool hkt_tune_learns(const struct hkt_communicator *comm, enum hkt_reach reach, size_t traffic)
+{
+    if (comm->rank || comm->waiter.shared || reach == HKT_REACH_STAGE)
+        return false;
+    return reach == HKT_REACH_READ || (!hkt_options()->nontemporal && traffic >= comm->nontemporal / 4);
+}
+
+void hkt_tune_learn(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question, enum hkt_way way, double seconds)
 {
     struct hkt_experience *e;
     float                 *known;
 
     if (!comm->experience)
-        comm->experience = hkt_alloc(HKT_COLL_SCHEDULED * MAGNITUDES * sizeof(*comm->experience));
-    e = experience(comm, call);
+        comm->experience = hkt_alloc(HKT_QUESTIONS * HKT_COLL_SCHEDULED * MAGNITUDES * sizeof(*comm->experience));
+    e = experience(comm, call, question);
     if (!e)
         return;
     known = &e->seconds[way];
-    if (*known == 0 || (float)seconds < *known)
+    if (*known <= 0 || (float)seconds < *known)
         *known = (float)seconds;
     else /* forget slowly: cores move, and a low time may have been luck */
         *known += ((float)seconds - *known) / 16;

@@ -11,24 +11,26 @@ void hkt_tune_start(void); /* reads HKT_ALGORITHM; once, before any call */
 /* Small enough for the flat algorithm? */
 bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *call);
 
-/* What can be done about plain memory that peers can read. Which is fastest depends on where the cores are at the moment, on the kernel
- * and on the program, so rank 0 tries, keeps the times, and says in its line what all ranks do. */
-enum hkt_way {
-    HKT_WAY_READ,  /* the usual plan, by system calls instead of loads and stores */
-    HKT_WAY_STAGE, /* through the staging memory */
-    HKT_WAYS
-};
+/* Two questions whose answer depends on where the cores are at the moment, on the caches, the kernel and the program. Rank 0 tries both
+ * answers, keeps the times, and says in its line what all ranks do.
+ *   plain   memory that peers can read: the usual plan by system calls instead of loads and stores, or through the staging memory
+ *   mapped  large results: stored as usual, or past the caches */
+enum hkt_question { HKT_PLAIN, HKT_MAPPED, HKT_QUESTIONS };
+enum hkt_way { HKT_WAY_READ = 0, HKT_WAY_STAGE = 1, HKT_WAY_CACHE = 0, HKT_WAY_BYPASS = 1, HKT_WAYS = 2 };
 
 struct hkt_experience {
     float    seconds[HKT_WAYS]; /* about the least that it took lately */
     uint32_t calls;
 };
 
-/* Rank 0: the way for this call. */
-enum hkt_way hkt_tune_way(struct hkt_communicator *comm, const struct hkt_call *call);
+/* Rank 0: its answer for this call. */
+enum hkt_way hkt_tune_way(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question);
+
+/* Is the time of a call of so much traffic (hkt_call_traffic(), bytes) worth keeping? */
+bool hkt_tune_learns(const struct hkt_communicator *comm, enum hkt_reach reach, size_t traffic);
 
 /* Rank 0: how long it took from the last rank's entry. */
-void hkt_tune_learn(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_way way, double seconds);
+void hkt_tune_learn(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question, enum hkt_way way, double seconds);
 
 /* How a message is best sent from a buffer of this reach: small ones go through the banks. */
 enum hkt_reach hkt_tune_message(enum hkt_reach reach, size_t bytes);
@@ -36,7 +38,7 @@ enum hkt_reach hkt_tune_message(enum hkt_reach reach, size_t bytes);
 /* What plans are made for. */
 struct hkt_request {
     enum hkt_reach reach; /* of the buffers */
-    enum hkt_way   way;   /* when that is HKT_REACH_READ */
+    enum hkt_way   way;   /* to the first question, when that is HKT_REACH_READ */
     size_t         block; /* elements of the largest block of any rank */
 };
 
