@@ -146,6 +146,44 @@ static void after_message(struct rank *me)
     expect_ok(hkt_barrier(me->comm, NULL));
 }
 
+static void given_up(struct rank *me)
+{
+    const size_t  n = (size_t)8 << 20;
+    hkt_stream_t *stream;
+    hkt_comm_t   *c;
+    void         *data;
+
+    expect_ok(hkt_stream_create(&stream));
+    for (int round = 0; round < 40; round++) {
+        int rc;
+
+        doing("round %d", round);
+        expect_ok(hkt_comm_duplicate(&c, me->comm, NULL));
+        expect_ok(hkt_mem_alloc(&data, n));
+        memset(data, 1, n);
+        expect_ok(hkt_barrier(c, NULL));
+        if (me->rank == 0) {
+            expect_ok(hkt_send(data, n, HKT_INT8, 1, c, stream));
+            for (volatile int i = 0; i < round * 20000; i++)
+                ;
+            expect_ok(hkt_comm_abort(c));
+            rc = hkt_stream_synchronize(stream);
+        } else
+            rc = hkt_recv(data, n, HKT_INT8, 0, c, NULL);
+        expect(rc == HKT_OK || rc == HKT_ERR_ABORTED, "gives %d: %s", rc, hkt_last_error());
+        expect_ok(hkt_mem_free(data)); /* at once: the other side may still copy from or to it */
+        expect_ok(hkt_comm_destroy(c));
+    }
+    expect_ok(hkt_stream_destroy(stream));
+}
+
+/* Proves: after an abort memory may be freed at once; a peer that is still copying gets an error, not a signal. */
+START_TEST(abort_then_free)
+{
+    world(2, PROCESSES, given_up, NULL);
+}
+END_TEST
+
 static void different_messages(struct rank *me)
 {
     static const size_t counts[][2] = {{4, 5}, {1000, 10}, {10, 1000}, {500000, 500001}, {500000, 10}, {0, 1}, {1, 400000}};
@@ -544,6 +582,7 @@ END_TEST
 static void add(Suite *s)
 {
     ADD(s, C45_different_calls, 6, 60);
+    ADD(s, abort_then_free, 1, 60);
     ADD(s, C45_different_messages, 2, 60);
     ADD(s, C45_different_blocks, 2, 60);
     ADD(s, C33_abort_from_another_thread, 2, 60);

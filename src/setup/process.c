@@ -30,11 +30,17 @@ static const uint64_t ANSWER_NS   = 5000000000u;
 static const uint64_t FORGET_NS   = 100000000u;  /* a stopped peer with a full queue must not hold us up */
 static const uint64_t POPULATE_NS = 1000000000u; /* the helper thread fills page tables at most so long at a time */
 
+struct past {
+    void  *base;
+    size_t size;
+};
+
 struct entry {
     struct hkt_process process;
     struct entry      *next;
     int                pidfd;                /* watched, since the kernel will not mark its life word; or -1 */
     uint32_t           mapped[HKT_SEGMENTS]; /* ids of what segment[] holds */
+    struct past        past[HKT_SEGMENTS];   /* where the slot's segment before was: empty pages */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -105,15 +111,24 @@ static void populate(char *base, size_t size, int fd)
 #endif
 }
 
-/* Takes a segment out of the slot and unmaps it. The lock is held. */
-static void unmap_slot(struct entry *e, uint32_t slot)
+/* Takes a segment out of the slot. A copy of a call that its owner has given up (abort, then free) may still be at it in this process: empty
+ * pages take its place until the slot's next segment goes, HKT_SEGMENTS segments later. The lock is held. */
+static void retire_slot(struct entry *e, uint32_t slot)
 {
     void *const  base = atomic_exchange_explicit(&e->process.segment[slot], NULL, memory_order_acq_rel);
     const size_t size = e->process.segment_size[slot];
+    struct past *past = &e->past[slot];
 
     e->mapped[slot] = 0;
-    if (base)
+    if (past->base && base)
+        munmap(past->base, past->size);
+    if (!base)
+        return;
+    *past = (struct past){base, size};
+    if (mmap(base, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED) {
         munmap(base, size);
+        past->base = NULL;
+    }
 }
 
 static int serve_map(const struct hkt_ask *ask, int fd)
@@ -145,7 +160,7 @@ static int serve_map(const struct hkt_ask *ask, int fd)
         munmap(base, ask->size);
         return -EAGAIN;
     }
-    unmap_slot(e, slot); /* its owner has freed what was there, or it would not use the slot again */
+    retire_slot(e, slot); /* its owner has freed what was there, or it would not use the slot again */
     e->process.segment_size[slot] = ask->size;
     e->mapped[slot]               = ask->id;
     atomic_store_explicit(&e->process.segment[slot], base, memory_order_release); /* pairs with hkt_segment_peer() */
@@ -161,7 +176,7 @@ static void serve_forget(const struct hkt_ask *ask)
     pthread_mutex_lock(&lock);
     e = find(ask->from);
     if (e && e != self && e->mapped[slot] == ask->id)
-        unmap_slot(e, slot);
+        retire_slot(e, slot);
     pthread_mutex_unlock(&lock);
 }
 
@@ -321,8 +336,11 @@ static int make_entry(struct entry **made, int fd, int32_t pid, const struct hkt
 
 static void free_entry(struct entry *e)
 {
-    for (uint32_t slot = 0; slot < HKT_SEGMENTS; slot++)
-        unmap_slot(e, slot);
+    for (uint32_t slot = 0; slot < HKT_SEGMENTS; slot++) {
+        retire_slot(e, slot);
+        if (e->past[slot].base)
+            munmap(e->past[slot].base, e->past[slot].size);
+    }
     if (e->pidfd >= 0) {
         hkt_helper_unwatch(e->pidfd);
         close(e->pidfd);
