@@ -16,3 +16,7 @@ EXTRA_DIST += docs/numbers.md
 
 EXTRA_DIST += docs/algorithms.md
 EXTRA_DIST += docs/loss.svg docs/architecture.md docs/failures.md
+
+dist_man_MANS += docs/man/hkt-plan.1
+EXTRA_DIST += docs/planning.md
+EXTRA_DIST += docs/checkpoints.md

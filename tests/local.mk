@@ -81,7 +81,7 @@ check_PROGRAMS += tests/test_trainer
 TESTS += tests/test_trainer
 tests_test_trainer_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
 tests_test_trainer_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_test_trainer_LDADD = libtrainer.la libhocket.la $(BLAS_LIBS) $(CHECK_LIBS) -lm
+tests_test_trainer_LDADD = libtrainer.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
 endif
 endif
 
@@ -114,4 +114,152 @@ tests_test_dtype_LDADD = libcore.la $(CHECK_LIBS) -lm
 tests_test_reduce_SOURCES = tests/test_reduce.c tests/reduce_call.c tests/reduce_call.h
 tests_test_reduce_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_reduce_LDADD = libcore.la $(CHECK_LIBS) -lm
+endif
+
+# ---- the training layer
+
+TRAIN_LIBS = tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
+if HAVE_CHECK
+ZERO_SUITES = tests/test_bucket tests/test_bucket_calls tests/test_scaler tests/test_zero tests/test_zero_layouts tests/test_zero_numbers \
+	tests/test_zero_offload
+check_PROGRAMS += $(ZERO_SUITES)
+TESTS += $(ZERO_SUITES)
+tests_test_bucket_SOURCES = tests/test_bucket.c tests/bucket_model.c tests/bucket_model.h
+tests_test_bucket_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_bucket_LDADD = $(TRAIN_LIBS)
+tests_test_bucket_calls_SOURCES = tests/test_bucket_calls.c tests/bucket_model.c tests/bucket_model.h
+tests_test_bucket_calls_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_bucket_calls_LDADD = $(TRAIN_LIBS)
+tests_test_scaler_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_scaler_LDADD = $(TRAIN_LIBS)
+tests_test_zero_SOURCES = tests/test_zero.c tests/zero_model.c tests/zero_model.h
+tests_test_zero_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_zero_LDADD = $(TRAIN_LIBS)
+tests_test_zero_layouts_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_zero_layouts_LDADD = $(TRAIN_LIBS)
+tests_test_zero_numbers_SOURCES = tests/test_zero_numbers.c parallel/adamw.c parallel/adamw.h parallel/adamw_loops.c parallel/isa.h
+tests_test_zero_numbers_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_test_zero_numbers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS) $(TRAIN_CFLAGS)
+tests_test_zero_numbers_LDADD = $(TRAIN_LIBS)
+tests_test_zero_offload_SOURCES = tests/test_zero_offload.c tests/zero_model.c tests/zero_model.h
+tests_test_zero_offload_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_zero_offload_LDADD = $(TRAIN_LIBS)
+CODEC_SUITES = tests/test_codec tests/test_codec_bits tests/test_codec_powersgd tests/test_codec_reduce tests/test_codec_training
+check_PROGRAMS += $(CODEC_SUITES)
+TESTS += $(CODEC_SUITES)
+tests_test_codec_SOURCES = tests/test_codec.c tests/codecs.h
+tests_test_codec_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_codec_LDADD = $(TRAIN_LIBS)
+tests_test_codec_bits_SOURCES = tests/test_codec_bits.c tests/codecs.h
+tests_test_codec_bits_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_test_codec_bits_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_codec_bits_LDADD = $(CODEC_LIBS) $(TRAIN_LIBS)
+tests_test_codec_powersgd_SOURCES = tests/test_codec_powersgd.c tests/codecs.h
+tests_test_codec_powersgd_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_codec_powersgd_LDADD = $(TRAIN_LIBS)
+tests_test_codec_reduce_SOURCES = tests/test_codec_reduce.c tests/codecs.h
+tests_test_codec_reduce_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_codec_reduce_LDADD = $(TRAIN_LIBS)
+tests_test_codec_training_SOURCES = tests/test_codec_training.c tests/codecs.h
+tests_test_codec_training_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_codec_training_LDADD = $(TRAIN_LIBS)
+endif
+if HAVE_CHECK
+check_PROGRAMS += tests/test_mesh tests/test_pipeline tests/test_pipeline_conduct tests/test_pipeline_mesh tests/test_pipeline_run
+TESTS += tests/test_mesh tests/test_pipeline tests/test_pipeline_conduct tests/test_pipeline_mesh tests/test_pipeline_run
+tests_test_mesh_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_mesh_LDADD = $(TRAIN_LIBS)
+tests_test_pipeline_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_pipeline_LDADD = $(TRAIN_LIBS)
+tests_test_pipeline_conduct_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_pipeline_conduct_LDADD = $(TRAIN_LIBS)
+tests_test_pipeline_mesh_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_pipeline_mesh_LDADD = $(TRAIN_LIBS)
+tests_test_pipeline_run_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_pipeline_run_LDADD = $(TRAIN_LIBS)
+endif
+if HAVE_CHECK
+check_PROGRAMS += tests/test_random123 tests/test_tensor
+TESTS += tests/test_random123 tests/test_tensor
+tests_test_random123_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_random123_LDADD = $(TRAIN_LIBS)
+tests_test_tensor_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_tensor_LDADD = $(TRAIN_LIBS)
+endif
+if TRAINER
+if HAVE_CHECK
+check_PROGRAMS += tests/test_gpt tests/test_gpt_layouts tests/test_layers
+TESTS += tests/test_gpt tests/test_gpt_layouts tests/test_layers
+GPT_CASE = tests/gpt_case.c tests/gpt_case.h
+tests_test_gpt_SOURCES = tests/test_gpt.c $(GPT_CASE)
+tests_test_gpt_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
+tests_test_gpt_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_gpt_LDADD = libtrainer.la tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
+tests_test_gpt_layouts_SOURCES = tests/test_gpt_layouts.c $(GPT_CASE)
+tests_test_gpt_layouts_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
+tests_test_gpt_layouts_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_gpt_layouts_LDADD = libtrainer.la tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
+tests_test_layers_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
+tests_test_layers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_layers_LDADD = libtrainer.la tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
+endif
+endif
+dist_check_SCRIPTS += tests/test_planner_tool.sh
+TESTS += tests/test_planner_tool.sh
+if HAVE_CHECK
+check_PROGRAMS += tests/test_planner tests/test_planner_pipeline tests/test_planner_refuse tests/test_planner_search
+TESTS += tests/test_planner tests/test_planner_pipeline tests/test_planner_refuse tests/test_planner_search
+tests_test_planner_SOURCES = tests/test_planner.c tests/planner_job.h
+tests_test_planner_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_planner_LDADD = $(TRAIN_LIBS)
+tests_test_planner_pipeline_SOURCES = tests/test_planner_pipeline.c tests/planner_job.h
+tests_test_planner_pipeline_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_planner_pipeline_LDADD = $(TRAIN_LIBS)
+tests_test_planner_refuse_SOURCES = tests/test_planner_refuse.c tests/planner_job.h
+tests_test_planner_refuse_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_planner_refuse_LDADD = $(TRAIN_LIBS)
+tests_test_planner_search_SOURCES = tests/test_planner_search.c tests/planner_job.h
+tests_test_planner_search_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_planner_search_LDADD = $(TRAIN_LIBS)
+endif
+if HAVE_CHECK
+CHECKPOINT_SUITES = tests/test_checkpoint tests/test_checkpoint_damage tests/test_checkpoint_kill
+CHECKPOINT_MODEL = tests/checkpoint_model.c tests/checkpoint_model.h
+check_PROGRAMS += $(CHECKPOINT_SUITES)
+TESTS += $(CHECKPOINT_SUITES)
+tests_test_checkpoint_SOURCES = tests/test_checkpoint.c $(CHECKPOINT_MODEL)
+tests_test_checkpoint_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_checkpoint_LDADD = $(TRAIN_LIBS)
+tests_test_checkpoint_damage_SOURCES = tests/test_checkpoint_damage.c $(CHECKPOINT_MODEL)
+tests_test_checkpoint_damage_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_checkpoint_damage_LDADD = $(TRAIN_LIBS)
+tests_test_checkpoint_kill_SOURCES = tests/test_checkpoint_kill.c $(CHECKPOINT_MODEL)
+tests_test_checkpoint_kill_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_checkpoint_kill_LDADD = $(TRAIN_LIBS)
+endif
+if TRAINER
+dist_check_SCRIPTS += tests/test_data_tool.sh
+TESTS += tests/test_data_tool.sh
+if HAVE_CHECK
+DATA_SUITES = tests/test_indexed tests/test_safetensors tests/test_samples tests/test_tokenizer
+DATA_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
+DATA_LIBS = libtrainer.la $(TRAIN_LIBS)
+TOKEN_FILES = tests/token_files.c tests/token_files.h
+check_PROGRAMS += $(DATA_SUITES)
+TESTS += $(DATA_SUITES)
+tests_test_indexed_SOURCES = tests/test_indexed.c $(TOKEN_FILES)
+tests_test_indexed_CPPFLAGS = $(DATA_CPPFLAGS)
+tests_test_indexed_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_indexed_LDADD = $(DATA_LIBS)
+tests_test_safetensors_CPPFLAGS = $(DATA_CPPFLAGS)
+tests_test_safetensors_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_safetensors_LDADD = $(DATA_LIBS)
+tests_test_samples_SOURCES = tests/test_samples.c $(TOKEN_FILES)
+tests_test_samples_CPPFLAGS = $(DATA_CPPFLAGS)
+tests_test_samples_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_samples_LDADD = $(DATA_LIBS)
+tests_test_tokenizer_CPPFLAGS = $(DATA_CPPFLAGS)
+tests_test_tokenizer_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_tokenizer_LDADD = $(DATA_LIBS)
+endif
 endif

@@ -1,5 +1,6 @@
-/* test_random123.c -- the counter-based generator: the known answers of its authors' Random123 library, fills equal to single
- * numbers wherever a range is cut, the moments of what is drawn, streams that differ, shuffles that are permutations.
+/* test_random123.c -- the counter-based generator: the known answers of its authors' Random123 library, fills equal to
+ * single numbers wherever a range is cut, the moments of what is drawn, streams that differ, shuffles that are
+ * permutations.
  */
 #include "harness.h"
 

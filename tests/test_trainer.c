@@ -76,7 +76,7 @@ static void prove(const struct claim *claim)
 
 static void use_kernels(int which)
 {
-    matrix_begin();
+    matrix_begin(MATRIX_FP32);
     kernels = kernels_table[which < kernels_usable() ? which : 0];
 }
 

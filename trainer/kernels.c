@@ -78,6 +78,78 @@ static void gelu_backward(float *restrict dx, const float *restrict x, size_t co
     }
 }
 
+static void add_bias(float *restrict y, const float *restrict bias, int rows, int cols)
+{
+    for (int i = 0; i < rows; i++, y += cols) {
+#pragma omp simd
+        for (int j = 0; j < cols; j++)
+            y[j] += bias[j];
+    }
+}
+
+static void bias_gelu(float *restrict y, const struct biased *in)
+{
+    const float *restrict x = in->x, *restrict bias = in->bias;
+
+    for (int i = 0; i < in->rows; i++, y += in->stride, x += in->stride) {
+#pragma omp simd
+        for (int j = 0; j < in->cols; j++) {
+            const float u = x[j] + bias[j];
+
+            y[j] = u / (1.0f + exponential(-u * (gelu_a + gelu_b * u * u)));
+        }
+    }
+}
+
+static void bias_gelu_backward(float *restrict dx, float *restrict dbias, const struct biased *in)
+{
+    const float *restrict x = in->x, *restrict bias = in->bias;
+
+    for (int i = 0; i < in->rows; i++, dx += in->stride, x += in->stride) {
+#pragma omp simd
+        for (int j = 0; j < in->cols; j++) {
+            const float u = x[j] + bias[j], square = u * u;
+            const float s = 1.0f / (1.0f + exponential(-u * (gelu_a + gelu_b * square)));
+
+            dx[j] *= s + u * s * (1.0f - s) * (gelu_a + 3.0f * gelu_b * square);
+            dbias[j] += dx[j];
+        }
+    }
+}
+
+static void bias_dropout_add(float *y, const struct dropped *in, int cols)
+{
+    const struct dropped d = *in;
+
+    if (!d.bits) {
+#pragma omp simd
+        for (int j = 0; j < cols; j++)
+            y[j] = d.residual[j] + (d.x[j] + d.bias[j]);
+        return;
+    }
+#pragma omp simd
+    for (int j = 0; j < cols; j++)
+        y[j] = d.residual[j] + (d.bits[j] < d.dropout.below ? (d.x[j] + d.bias[j]) * d.dropout.factor : 0.0f);
+}
+
+static void dropout(float *y, const float *x, const uint32_t *bits, struct dropout d, int cols)
+{
+#pragma omp simd
+    for (int j = 0; j < cols; j++)
+        y[j] = bits[j] < d.below ? x[j] * d.factor : 0.0f;
+}
+
+static void rotate(float *restrict x, const float *restrict cosine, const float *restrict sine, float sign, int half)
+{
+#pragma omp simd
+    for (int j = 0; j < half; j++) {
+        const float a = x[j], b = x[j + half], s = sign * sine[j];
+
+        x[j]        = a * cosine[j] - b * s;
+        x[j + half] = b * cosine[j] + a * s;
+    }
+}
+
 static void norm(float *restrict y, const struct norm *n)
 {
     const float *restrict x = n->x, *restrict gain = n->gain, *restrict bias = n->bias;
@@ -192,6 +264,113 @@ static void softmax_backward(struct matrix dp, struct matrix p, int first, float
     }
 }
 
+/* The columns of row i of a tile that its query sees: *from to the result. */
+static int seen(int *from, int i, int cols, const struct tile *t)
+{
+    const int place = t->first_row + i, start = t->start ? t->start[place] : 0, last = place - t->first_col + 1;
+
+    *from = start > t->first_col ? start - t->first_col : 0;
+    *from = *from < cols ? *from : cols;
+    return last < *from ? *from : last < cols ? last : cols;
+}
+
+/* x = scale x - slope (distance to the query) for the keys first .. first + count of row i. */
+static void set_scores(float *x, int count, int first, int i, const struct tile *t)
+{
+    const float nearest = (float)(t->first_row + i - t->first_col - first), scale = t->scale, slope = t->slope;
+
+#pragma omp simd
+    for (int j = 0; j < count; j++)
+        x[j] = scale * x[j] - slope * (nearest - (float)j);
+}
+
+static void scale_row(float *x, int count, float factor)
+{
+#pragma omp simd
+    for (int j = 0; j < count; j++)
+        x[j] *= factor;
+}
+
+static void tile_forward(struct matrix s, struct matrix mixed, float *most, float *sum, const struct tile *t)
+{
+    for (int i = 0; i < s.rows; i++) {
+        float    *row = s.data + (size_t)i * (size_t)s.stride, *x;
+        int       from;
+        const int to = seen(&from, i, s.cols, t), count = to - from;
+
+        memset(row, 0, (size_t)from * sizeof(float));
+        memset(row + to, 0, (size_t)(s.cols - to) * sizeof(float));
+        if (count == 0)
+            continue;
+        x = row + from;
+        set_scores(x, count, from, i, t);
+        const float here = largest(x, count), now = here > most[i] ? here : most[i];
+        const float shrink = sum[i] > 0 ? exponential(most[i] - now) : 0;
+
+        if (sum[i] > 0 && shrink != 1)
+            scale_row(mixed.data + (size_t)i * (size_t)mixed.stride, mixed.cols, shrink);
+        sum[i]  = sum[i] * shrink + exponentials(x, count, 1.0f, now);
+        most[i] = now;
+        if (t->bits)
+            dropout(x, x, t->bits + (size_t)i * (size_t)s.cols + from, t->dropout, count);
+    }
+}
+
+static void tile_end(struct matrix mixed, float *log_sum, const float *most, const float *sum)
+{
+    for (int i = 0; i < mixed.rows; i++) {
+        scale_row(mixed.data + (size_t)i * (size_t)mixed.stride, mixed.cols, 1.0f / sum[i]);
+        log_sum[i] = most[i] + logf(sum[i]);
+    }
+}
+
+static void tile_backward(struct matrix ds, struct matrix s, const float *log_sum, const float *delta,
+                          const struct tile *t)
+{
+    for (int i = 0; i < s.rows; i++) {
+        float          *p = s.data + (size_t)i * (size_t)s.stride, *d = ds.data + (size_t)i * (size_t)ds.stride;
+        int             from;
+        const int       to    = seen(&from, i, s.cols, t);
+        const float     whole = log_sum[i], mean = delta[i], scale = t->scale;
+        const uint32_t *bits = t->bits ? t->bits + (size_t)i * (size_t)s.cols : NULL;
+
+        memset(p, 0, (size_t)from * sizeof(float));
+        memset(p + to, 0, (size_t)(s.cols - to) * sizeof(float));
+        memset(d, 0, (size_t)from * sizeof(float));
+        memset(d + to, 0, (size_t)(s.cols - to) * sizeof(float));
+        set_scores(p + from, to - from, from, i, t);
+        if (bits) {
+#pragma omp simd
+            for (int j = from; j < to; j++) {
+                const float chance = exponential(p[j] - whole),
+                            stays  = bits[j] < t->dropout.below ? t->dropout.factor : 0.0f;
+
+                d[j] = scale * chance * (d[j] * stays - mean);
+                p[j] = chance * stays;
+            }
+            continue;
+        }
+#pragma omp simd
+        for (int j = from; j < to; j++) {
+            p[j] = exponential(p[j] - whole);
+            d[j] = scale * p[j] * (d[j] - mean);
+        }
+    }
+}
+
+static void row_products(float *delta, struct matrix a, struct matrix b)
+{
+    for (int i = 0; i < a.rows; i++) {
+        const float *x = a.data + (size_t)i * (size_t)a.stride, *y = b.data + (size_t)i * (size_t)b.stride;
+        float        sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+        for (int j = 0; j < a.cols; j++)
+            sum += x[j] * y[j];
+        delta[i] = sum;
+    }
+}
+
 static double cross_entropy(struct matrix logits, const uint8_t *target, float scale)
 {
     double loss = 0;
@@ -237,31 +416,6 @@ static void adamw(const struct adamw *step, const struct adamw_state *state, siz
     }
 }
 
-/* Twelve accumulators of eight floats: what the sixteen registers of AVX2 can hold beside two of b and one of a. */
-typedef float vector __attribute__((vector_size(32)));
-
-static void add_tile(struct matrix c, const float *a, const float *b, int depth)
-{
-    vector sum[KERNEL_TILE_ROWS][2] = {{{0}}};
-    float  tile[KERNEL_TILE_ROWS][KERNEL_TILE_COLS];
-
-    for (int k = 0; k < depth; k++, a += KERNEL_TILE_ROWS, b += KERNEL_TILE_COLS) {
-        vector low, high;
-
-        memcpy(&low, b, sizeof(low));
-        memcpy(&high, b + 8, sizeof(high));
-#pragma GCC unroll 6
-        for (int i = 0; i < KERNEL_TILE_ROWS; i++) {
-            sum[i][0] += a[i] * low;
-            sum[i][1] += a[i] * high;
-        }
-    }
-    memcpy(tile, sum, sizeof(tile));
-    for (int i = 0; i < c.rows; i++)
-        for (int j = 0; j < c.cols; j++)
-            c.data[(size_t)i * (size_t)c.stride + (size_t)j] += tile[i][j];
-}
-
 #define TABLE_OF(isa) kernels_##isa
 #define TABLE(isa) TABLE_OF(isa)
 #define TEXT_OF(isa) #isa
@@ -269,17 +423,26 @@ static void add_tile(struct matrix c, const float *a, const float *b, int depth)
 
 extern const struct kernels TABLE(TRAINER_ISA);
 const struct kernels        TABLE(TRAINER_ISA) = {
-           .name             = TEXT(TRAINER_ISA),
-           .set_rows         = set_rows,
-           .sum_rows         = sum_rows,
-           .gelu             = gelu,
-           .gelu_backward    = gelu_backward,
-           .norm             = norm,
-           .norm_backward    = norm_backward,
-           .softmax          = softmax,
-           .softmax_backward = softmax_backward,
-           .cross_entropy    = cross_entropy,
-           .sum_of_squares   = sum_of_squares,
-           .adamw            = adamw,
-           .add_tile         = add_tile,
+           .name               = TEXT(TRAINER_ISA),
+           .set_rows           = set_rows,
+           .sum_rows           = sum_rows,
+           .gelu               = gelu,
+           .gelu_backward      = gelu_backward,
+           .add_bias           = add_bias,
+           .bias_gelu          = bias_gelu,
+           .bias_gelu_backward = bias_gelu_backward,
+           .bias_dropout_add   = bias_dropout_add,
+           .dropout            = dropout,
+           .rotate             = rotate,
+           .tile_forward       = tile_forward,
+           .tile_end           = tile_end,
+           .tile_backward      = tile_backward,
+           .row_products       = row_products,
+           .norm               = norm,
+           .norm_backward      = norm_backward,
+           .softmax            = softmax,
+           .softmax_backward   = softmax_backward,
+           .cross_entropy      = cross_entropy,
+           .sum_of_squares     = sum_of_squares,
+           .adamw              = adamw,
 };

@@ -11,8 +11,6 @@
 
 #include <stdint.h>
 
-enum { KERNEL_TILE_ROWS = 6, KERNEL_TILE_COLS = 16 };
-
 /* Layer norm over `cols` of `rows` rows: y = (x - mean) * rstd * gain + bias. */
 struct norm {
     int          rows, cols;
@@ -32,6 +30,34 @@ struct adamw_state {
     const float *gradient;
 };
 
+/* Dropout: an element stays, times `factor`, when its random bits are below `below`. */
+struct dropout {
+    uint32_t below;
+    float    factor; /* 1 / chance to stay */
+};
+
+struct dropped {
+    const float    *x, *bias, *residual;
+    const uint32_t *bits; /* NULL: everything stays */
+    struct dropout  dropout;
+};
+
+/* `cols` columns of x, and of what is made of it, in rows of `stride`; and as many of a bias. */
+struct biased {
+    const float *x, *bias;
+    int          rows, cols, stride;
+};
+
+/* A tile of attention scores: queries first_row .. of a sequence against keys first_col .. of it. Query i sees the keys
+ * start[i] (0 where start is NULL) to i. With slope the score falls by slope per key of distance (ALiBi). */
+struct tile {
+    int             first_row, first_col;
+    const int32_t  *start; /* of the sequence */
+    float           scale, slope;
+    const uint32_t *bits; /* (rows, cols) of the dropout, or NULL */
+    struct dropout  dropout;
+};
+
 struct kernels {
     const char *name;
 
@@ -44,6 +70,16 @@ struct kernels {
     void (*gelu)(float *y, const float *x, size_t count);
     void (*gelu_backward)(float *dx, const float *x, size_t count);
 
+    void (*add_bias)(float *y, const float *bias, int rows, int cols);
+    /* y = gelu(x + bias); backward: dx = dx * gelu'(x + bias), dbias += column sums. */
+    void (*bias_gelu)(float *y, const struct biased *in);
+    void (*bias_gelu_backward)(float *dx, float *dbias, const struct biased *in);
+    /* y = residual + dropout(x + bias), of one row. y may be x or residual. */
+    void (*bias_dropout_add)(float *y, const struct dropped *in, int cols);
+    void (*dropout)(float *y, const float *x, const uint32_t *bits, struct dropout dropout, int cols);
+    /* Turns the pairs (x[i], x[i + half]) of a head by the angles whose cosines and sines are given; sign -1: back. */
+    void (*rotate)(float *x, const float *cosine, const float *sine, float sign, int half);
+
     void (*norm)(float *y, const struct norm *norm);
     /* dx += gradient through the norm of dy; dgain and dbias (cols) are added to. */
     void (*norm_backward)(float *dx, float *dgain, float *dbias, const float *dy, const struct norm *norm);
@@ -53,14 +89,22 @@ struct kernels {
     /* dp (gradient of the probabilities p) becomes the gradient of the scores. */
     void (*softmax_backward)(struct matrix dp, struct matrix p, int first, float scale);
 
+    /* Blocked attention. tile_forward: the scores s become e^(score - most), after dropout; most and sum (per row) are
+     * carried from tile to tile, and what was accumulated in mixed so far is scaled to the new `most`. tile_end: mixed
+     * / sum, and most + log sum. */
+    void (*tile_forward)(struct matrix s, struct matrix mixed, float *most, float *sum, const struct tile *tile);
+    void (*tile_end)(struct matrix mixed, float *log_sum, const float *most, const float *sum);
+    /* s: scores, become the probabilities after dropout; ds: gradient of those, becomes that of the scores. `delta` is
+     * per row the product of mixed and its gradient. */
+    void (*tile_backward)(struct matrix ds, struct matrix s, const float *log_sum, const float *delta,
+                          const struct tile *tile);
+    void (*row_products)(float *delta, struct matrix a, struct matrix b);
+
     /* Sum over rows of -log softmax(logits)[target]; logits (rows, cols) become scale * their gradient. */
     double (*cross_entropy)(struct matrix logits, const uint8_t *target, float scale);
 
     double (*sum_of_squares)(const float *x, size_t count);
     void (*adamw)(const struct adamw *step, const struct adamw_state *state, size_t count);
-
-    /* c += a b for one tile of packed panels: a[depth][TILE_ROWS], b[depth][TILE_COLS]; c may be cut at the edge. */
-    void (*add_tile)(struct matrix c, const float *a, const float *b, int depth);
 };
 
 extern const struct kernels *kernels; /* in use; the portable ones at first */

@@ -4,8 +4,19 @@ libtrainer_la_SOURCES = \
 	trainer/attention.c \
 	trainer/buckets.c trainer/buckets.h \
 	trainer/clock.h \
+	trainer/crew.c trainer/crew.h \
 	trainer/data.c trainer/data.h \
 	trainer/dump.c trainer/dump.h \
+	trainer/flash.c trainer/flash.h \
+	trainer/gpt.h trainer/gpt_inside.h \
+	trainer/gpt_backward.c \
+	trainer/gpt_forward.c \
+	trainer/gpt_head.c \
+	trainer/gpt_layout.c \
+	trainer/gpt_memory.c \
+	trainer/indexed.c trainer/indexed.h \
+	trainer/indexed_write.c \
+	trainer/json.c trainer/json.h \
 	trainer/kernels_choose.c trainer/kernels.h \
 	trainer/layers.c trainer/layers.h \
 	trainer/matrix.c trainer/matrix.h \
@@ -13,36 +24,55 @@ libtrainer_la_SOURCES = \
 	trainer/optimizer.c trainer/optimizer.h \
 	trainer/passes.c \
 	trainer/plot.c trainer/plot.h \
+	trainer/product.c trainer/product.h \
+	trainer/product_choose.c \
 	trainer/random.c trainer/random.h \
 	trainer/report.c trainer/report.h \
 	trainer/sample.c trainer/sample.h \
+	trainer/safetensors.c trainer/safetensors.h \
+	trainer/safetensors_gpt2.c trainer/safetensors_gpt2.h \
+	trainer/samples.c trainer/samples.h \
+	trainer/samples_batch.c \
+	trainer/samples_cache.c trainer/samples_index.h \
 	trainer/settings.c trainer/settings.h \
 	trainer/stop.c trainer/stop.h \
+	trainer/tokenizer.c trainer/tokenizer.h \
+	trainer/tokenizer_files.c \
+	trainer/tokenizer_split.c trainer/tokenizer_unicode.h \
+	trainer/tokenizer_table.c trainer/tokenizer_parts.h \
+	trainer/tokenizer_train.c \
 	trainer/watch.c trainer/watch.h \
 	src/tools/flags.c src/tools/flags.h \
 	src/tools/svg.c src/tools/svg.h
-libtrainer_la_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
+libtrainer_la_CPPFLAGS = $(AM_CPPFLAGS)
 libtrainer_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS)
 libtrainer_la_LIBADD = libtrainer_portable.la
 TRAINER_CFLAGS = -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math
 
 # The kernels: one source, compiled once per instruction set.
-libtrainer_portable_la_SOURCES = trainer/kernels.c
+libtrainer_portable_la_SOURCES = trainer/kernels.c trainer/product_single.c
 libtrainer_portable_la_CPPFLAGS = $(AM_CPPFLAGS) -DTRAINER_ISA=portable
 libtrainer_portable_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS)
 if X86
-noinst_LTLIBRARIES += libtrainer_avx2.la libtrainer_avx512.la
-libtrainer_avx2_la_SOURCES = trainer/kernels.c
+noinst_LTLIBRARIES += libtrainer_avx2.la libtrainer_avx512.la libtrainer_amx.la
+libtrainer_avx2_la_SOURCES = trainer/kernels.c trainer/product_single.c
 libtrainer_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DTRAINER_ISA=avx2
 libtrainer_avx2_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS) -ffp-contract=fast -mavx2 -mfma
-libtrainer_avx512_la_SOURCES = trainer/kernels.c
+libtrainer_avx512_la_SOURCES = trainer/kernels.c trainer/product_single.c
 libtrainer_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DTRAINER_ISA=avx512
 libtrainer_avx512_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS) -ffp-contract=fast -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma
-libtrainer_la_LIBADD += libtrainer_avx2.la libtrainer_avx512.la
+libtrainer_amx_la_SOURCES = trainer/product_amx.c
+libtrainer_amx_la_CPPFLAGS = $(AM_CPPFLAGS)
+libtrainer_amx_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mamx-tile -mamx-bf16
+libtrainer_la_LIBADD += libtrainer_avx2.la libtrainer_avx512.la libtrainer_amx.la
 endif
 
 bin_PROGRAMS += hkt-train
 hkt_train_SOURCES = trainer/train.c
-hkt_train_LDADD = libtrainer.la libhocket.la $(BLAS_LIBS) -lm
+hkt_train_LDADD = libtrainer.la libhocket-train.la libhocket.la -lm
+bin_PROGRAMS += hkt-data
+hkt_data_SOURCES = trainer/data_tool.c trainer/data_tool.h trainer/data_model.c
+hkt_data_LDADD = libtrainer.la libhocket-train.la libhocket.la -lm
+dist_man_MANS += docs/man/hkt-data.1
 EXTRA_DIST += trainer/get-text docs/training.md
 dist_man_MANS += docs/man/hkt-train.1

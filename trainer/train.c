@@ -209,7 +209,7 @@ int main(int argc, char **argv)
     settings_parse(&t.settings, argc, argv);
 
     const struct settings *s      = &t.settings;
-    const char            *matrix = matrix_begin();
+    const char            *matrix = matrix_begin(MATRIX_FP32);
 
     begin(&t);
     report_begin(&t.report, s, &t.buckets, t.rank == 0);

@@ -38,3 +38,17 @@ hkt_verify_SOURCES = \
 	src/tools/verify_print.c \
 	src/tools/verify_sweep.c
 hkt_verify_LDADD = libcore.la
+
+bin_PROGRAMS += hkt-plan
+hkt_plan_SOURCES = \
+	src/tools/flags.c src/tools/flags.h \
+	src/tools/plan.h \
+	src/tools/plan_json.c \
+	src/tools/plan_machine.c \
+	src/tools/plan_main.c \
+	src/tools/plan_measure.c \
+	src/tools/plan_print.c \
+	src/tools/plan_svg.c \
+	src/tools/plan_why.c \
+	src/tools/svg.c src/tools/svg.h
+hkt_plan_LDADD = libhocket-train.la libhocket.la -lm

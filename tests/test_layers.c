@@ -1,0 +1,432 @@
+/* test_layers.c -- what the model's layers are made of, against definitions in fp64: matrix products of every scheme
+ * and shape, crews, blocked attention forward and backward, and the fused loops, with every set of kernels that this
+ * processor can run.
+ */
+#include "crew.h"
+#include "flash.h"
+#include "harness.h"
+#include "product.h"
+#include "stop.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static float *normals(uint32_t what, size_t count)
+{
+    float *x = take_floats(count + 1);
+
+    hkt_random_fill_normal(x, hkt_random_at(5, what, 0, 0, 0), 0, count, 1);
+    return x;
+}
+
+/* Integers that bf16 holds exactly, so that every scheme must give the same bits. */
+static float *integers(uint32_t what, size_t count)
+{
+    float *x = take_floats(count + 1);
+
+    for (size_t i = 0; i < count; i++)
+        x[i] = (float)(hkt_random_bits(hkt_random_at(6, what, 0, 0, 0), i) % 17) - 8;
+    return x;
+}
+
+static void use_kernels(int which)
+{
+    kernels = kernels_table[which < kernels_usable() ? which : 0];
+    matrix_begin(MATRIX_FP32);
+}
+
+/* ---- products */
+
+static float at(struct matrix m, int row, int col)
+{
+    return m.transposed ? m.data[(size_t)col * (size_t)m.stride + (size_t)row]
+                        : m.data[(size_t)row * (size_t)m.stride + (size_t)col];
+}
+
+static struct matrix view(float *memory, int rows, int cols, bool transposed)
+{
+    const int gap = 5; /* rows do not lie side by side */
+
+    return transposed ? transpose((struct matrix){memory, cols, rows, rows + gap, false})
+                      : (struct matrix){memory, rows, cols, cols + gap, false};
+}
+
+static void product_case(const struct product_scheme *s, const int size[3], int variant)
+{
+    const int M = size[0], N = size[1], K = size[2], keep = variant >> 2;
+    float    *x = integers(1, (size_t)(M + 5) * (size_t)(K + 5)), *y = integers(2, (size_t)(N + 5) * (size_t)(K + 5));
+    float    *z = integers(3, (size_t)M * (size_t)(N + 5)), *old = integers(3, (size_t)M * (size_t)(N + 5));
+    struct matrix a = view(x, M, K, variant & 1), b = view(y, K, N, variant & 2), c = view(z, M, N, false), before = c;
+
+    before.data = old;
+    product_run(s, c, a, b, keep);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N + 5; j++) {
+            float sum = j >= N || keep ? before.data[i * before.stride + j] : 0;
+
+            for (int k = 0; j < N && k < K; k++)
+                sum += at(a, i, k) * at(b, k, j);
+            ck_assert_msg(c.data[i * c.stride + j] == sum,
+                          "%s: %d x %d x %d, variant %d: element (%d, %d) is %g, not %g", s->name, M, N, K, variant, i,
+                          j, (double)c.data[i * c.stride + j], (double)sum);
+        }
+    free(x), free(y), free(z), free(old);
+}
+
+#ifdef __x86_64__
+extern const struct product_scheme product_portable[2], product_avx2[2];
+#define NARROWER product_portable, product_portable + 1, product_avx2, product_avx2 + 1
+#else
+#define NARROWER product_single()
+#endif
+
+START_TEST(products_are_exact)
+{
+    const struct product_scheme *const all[]  = {product_single(), product_single() + 1, product_half(), NARROWER};
+    const int                          usable = kernels_usable() > 1 ? (int)(sizeof(all) / sizeof(all[0])) : 3;
+    static const int sizes[][3]               = {{1, 1, 1},    {3, 5, 7},    {8, 48, 256},  {9, 49, 257},  {64, 64, 64},
+                                                 {33, 95, 31}, {31, 97, 65}, {70, 33, 600}, {513, 17, 40}, {16, 130, 513}};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (int variant = 0; variant < 8; variant++)
+            for (int which = 0; which < usable; which++)
+                product_case(all[which], sizes[i], variant);
+}
+END_TEST
+
+/* An element depends on neither threads nor neighbours: what layouts rely on. */
+START_TEST(products_do_not_depend_on_division)
+{
+    enum { M = 70, N = 300, K = 777 };
+    float              *a = normals(1, M * K), *b = normals(2, N * K), *c[3];
+    const struct matrix x = matrix_of(a, M, K), y = transpose(matrix_of(b, N, K));
+
+    for (int half = 0; half < 2; half++) {
+        const struct product_scheme *s = half ? product_half() : product_single();
+
+        for (int i = 0; i < 3; i++)
+            c[i] = take_floats(M * N);
+        product_run(s, matrix_of(c[0], M, N), x, y, 0);
+        crew_begin(3);
+        product_run(s, matrix_of(c[1], M, N), x, y, 0);
+        crew_end();
+        for (int j = 0; j < N; j += 100) /* in three parts of its columns */
+            product_run(s, (struct matrix){c[2] + j, M, 100, N, false}, x, transpose(matrix_of(b + j * K, 100, K)), 0);
+        ck_assert_mem_eq(c[0], c[1], M * N * sizeof(float));
+        ck_assert_mem_eq(c[0], c[2], M * N * sizeof(float));
+        for (int i = 0; i < 3; i++)
+            free(c[i]);
+    }
+    free(a), free(b);
+}
+END_TEST
+
+/* Factors are rounded to bf16, sums are not. */
+START_TEST(half_products_sum_in_fp32)
+{
+    enum { K = 4096 };
+    float *a = take_floats(K), *b = take_floats(K), c = 0, nan;
+
+    for (int k = 0; k < K; k++)
+        a[k] = 1 + 0x1p-9f, b[k] = 1; /* the step of bf16 at 1 is 2^-7: rounds to 1 */
+    product_run(product_half(), matrix_of(&c, 1, 1), matrix_of(a, 1, K), matrix_of(b, K, 1), 0);
+    ck_assert(c == K); /* a sum in bf16 would stop at 256 */
+    a[77] = NAN;
+    product_run(product_half(), matrix_of(&nan, 1, 1), matrix_of(a, 1, K), matrix_of(b, K, 1), 0);
+    ck_assert(isnan(nan));
+    free(a), free(b);
+}
+END_TEST
+
+/* ---- crews */
+
+static void count_up(void *arg, size_t first, size_t count)
+{
+    unsigned char *seen = arg;
+
+    for (size_t i = first; i < first + count; i++)
+        seen[i]++;
+}
+
+/* Work within work is done by the thread that has it. */
+static void count_within(void *arg, size_t first, size_t count)
+{
+    crew_run(count_up, (unsigned char *)arg + first, count, 1);
+}
+
+START_TEST(crews_do_everything_once)
+{
+    static const size_t totals[] = {0, 1, 7, 64, 1000};
+
+    for (int threads = 1; threads <= 4; threads++) {
+        crew_begin(threads);
+        ck_assert_int_eq(crew_size(), threads);
+        for (int round = 0; round < 200; round++)
+            for (size_t i = 0; i < sizeof(totals) / sizeof(totals[0]); i++) {
+                unsigned char seen[1001] = {0};
+
+                crew_run(round & 1 ? count_up : count_within, seen, totals[i], 1 + (size_t)round % 9);
+                for (size_t k = 0; k <= 1000; k++)
+                    ck_assert_uint_eq(seen[k], k < totals[i]);
+            }
+        crew_end();
+        ck_assert_int_eq(crew_size(), 1);
+    }
+}
+END_TEST
+
+/* ---- attention */
+
+enum { BATCH = 2, ALL_HEADS = 4, OWN = 2, FIRST = 1, SIZE = 12, LONGEST = 600 };
+
+struct attention {
+    struct flash f;
+    int32_t      start[BATCH * LONGEST];
+    hkt_random_t random[BATCH];
+    double       p[LONGEST];    /* chances of one row */
+    float        stay[LONGEST]; /* of the dropout */
+    const float *dmixed;
+    double      *mixed, *gradient; /* by definition */
+};
+
+enum { QUERY, KEY, VALUE };
+
+/* Where the query, key or value of a row and head begins. */
+static size_t part(int row, int h, int which)
+{
+    return (((size_t)row * OWN + (size_t)h) * 3 + (size_t)which) * SIZE;
+}
+
+static double dot(const float *x, const float *y)
+{
+    double sum = 0;
+
+    for (int i = 0; i < SIZE; i++)
+        sum += (double)x[i] * (double)y[i];
+    return sum;
+}
+
+/* The chances of row q, and what stays of them, by definition. */
+static void chances(struct attention *a, int b, int h, int q)
+{
+    const struct flash *f    = &a->f;
+    const int           from = f->start ? f->start[b * f->length + q] : 0;
+    const float        *own  = f->qkv + part(b * f->length + q, h, QUERY);
+    double              most = -INFINITY, sum = 0;
+
+    for (int k = 0; k < f->length; k++) {
+        const uint64_t index =
+            ((uint64_t)(FIRST + h) * (uint64_t)f->span + (uint64_t)q) * (uint64_t)f->span + (uint64_t)k;
+        const bool stays = !f->random || hkt_random_bits(f->random[b], index) < f->dropout.below;
+
+        a->p[k]    = 0;
+        a->stay[k] = !stays ? 0 : f->random ? f->dropout.factor : 1;
+        if (k < from || k > q)
+            continue;
+        a->p[k] = dot(own, f->qkv + part(b * f->length + k, h, KEY)) / sqrt(SIZE) -
+                  (f->slope ? (double)f->slope[h] * (q - k) : 0);
+        most = fmax(most, a->p[k]);
+    }
+    for (int k = from; k <= q; k++)
+        sum += a->p[k] = exp(a->p[k] - most);
+    for (int k = from; k <= q; k++)
+        a->p[k] /= sum;
+}
+
+/* What row q contributes: mixed, and the gradients of queries, keys and values. */
+static void row_by_definition(struct attention *a, int b, int h, int q)
+{
+    const struct flash *f   = &a->f;
+    const int           row = b * f->length;
+    const size_t        out = ((size_t)(row + q) * OWN + (size_t)h) * SIZE, query = part(row + q, h, QUERY);
+    double              dp[LONGEST], mean                                         = 0;
+
+    chances(a, b, h, q);
+    for (int k = 0; k <= q; k++) {
+        const size_t value = part(row + k, h, VALUE);
+
+        for (size_t i = 0; i < SIZE; i++) {
+            a->mixed[out + i] += a->p[k] * (double)a->stay[k] * (double)f->qkv[value + i];
+            a->gradient[value + i] += a->p[k] * (double)a->stay[k] * (double)a->dmixed[out + i];
+        }
+        dp[k] = dot(a->dmixed + out, f->qkv + value) * (double)a->stay[k];
+        mean += a->p[k] * dp[k];
+    }
+    for (int k = 0; k <= q; k++) {
+        const size_t key = part(row + k, h, KEY);
+        const double ds  = a->p[k] * (dp[k] - mean) / sqrt(SIZE);
+
+        for (size_t i = 0; i < SIZE; i++) {
+            a->gradient[query + i] += ds * (double)f->qkv[key + i];
+            a->gradient[key + i] += ds * (double)f->qkv[query + i];
+        }
+    }
+}
+
+static void expect_near(const float *x, const double *wanted, size_t count, double tolerance, const char *what)
+{
+    double size = 0, worst = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        size += wanted[i] * wanted[i];
+        worst = fmax(worst, fabs((double)x[i] - wanted[i]));
+    }
+    size = sqrt(size / (double)count);
+    ck_assert_msg(worst <= tolerance * fmax(size, 1), "%s (%s): %g off, of typically %g", what, kernels->name, worst,
+                  size);
+}
+
+/* Row 90: blocked equals naive; with documents, slopes and masks as the variant's bits say. */
+static void attention_case(int length, int variant)
+{
+    static struct attention a;
+    const size_t            rows = (size_t)(BATCH * length), count = rows * OWN * SIZE;
+    float                  *qkv = normals(1, 3 * count), *dmixed = normals(2, count), *mixed = take_floats(count),
+          *dqkv = normals(3, 3 * count), *log_sum = take_floats(rows * OWN), *scratch = take_floats(flash_scratch(2));
+    const float slope[OWN] = {0.25f, 0.01f};
+    double     *exact = calloc(count, sizeof(double)), *gradient = calloc(3 * count, sizeof(double));
+
+    ck_assert(exact && gradient);
+    a.f      = (struct flash){.batch      = BATCH,
+                              .length     = length,
+                              .heads      = OWN,
+                              .size       = SIZE,
+                              .qkv        = qkv,
+                              .mixed      = mixed,
+                              .log_sum    = log_sum,
+                              .start      = variant & 1 ? a.start : NULL,
+                              .slope      = variant & 2 ? slope : NULL,
+                              .dropout    = {0xc0000000u, 4.0f / 3},
+                              .random     = variant & 4 ? a.random : NULL,
+                              .first_head = FIRST,
+                              .span       = LONGEST};
+    a.dmixed = dmixed, a.mixed = exact, a.gradient = gradient;
+    for (int b = 0; b < BATCH; b++) {
+        a.random[b] = hkt_random_at(1, 2, (uint32_t)b, 0, 0);
+        for (int t = 0; t < length; t++)
+            a.start[b * length + t] = t < length / 2 ? 0 : length / 2 + b < t ? length / 2 + b : 0;
+    }
+    flash_forward(&a.f, scratch);
+    flash_backward(dqkv, dmixed, &a.f, scratch);
+    for (int b = 0; b < BATCH; b++)
+        for (int h = 0; h < OWN; h++)
+            for (int q = 0; q < length; q++)
+                row_by_definition(&a, b, h, q);
+    expect_near(mixed, exact, count, 2e-6, "attention");
+    expect_near(dqkv, gradient, 3 * count, 1e-5, "attention's gradient");
+
+    float *again = take_floats(count), *dagain = take_floats(3 * count); /* two threads: the same bits */
+
+    memcpy(again, mixed, count * sizeof(float));
+    memcpy(dagain, dqkv, 3 * count * sizeof(float));
+    crew_begin(2);
+    flash_forward(&a.f, scratch);
+    flash_backward(dqkv, dmixed, &a.f, scratch);
+    crew_end();
+    ck_assert_mem_eq(again, mixed, count * sizeof(float));
+    ck_assert_mem_eq(dagain, dqkv, 3 * count * sizeof(float));
+    for (float **p = (float *[]){qkv, dmixed, mixed, dqkv, log_sum, scratch, again, dagain, NULL}; *p; p++)
+        free(*p);
+    free(exact), free(gradient);
+}
+
+START_TEST(blocked_attention_equals_naive)
+{
+    static const int lengths[] = {1, 63, 65, 130, 330};
+
+    use_kernels(_i % 3);
+    for (int variant = 0; variant < 8; variant++)
+        attention_case(lengths[_i / 3], variant);
+}
+END_TEST
+
+/* ---- fused loops */
+
+START_TEST(fused_loops_equal_their_parts)
+{
+    enum { ROWS = 7, COLS = 37, WIDE = 41 };
+    float *x = normals(1, ROWS * WIDE), *bias = normals(2, COLS), *y = take_floats(ROWS * WIDE),
+          *dx = normals(3, ROWS * WIDE), *dy = normals(3, ROWS * WIDE), *dbias = take_floats(COLS), sum[ROWS * COLS],
+          plain[ROWS * COLS];
+    const struct dropout half = {0x80000000u, 2};
+    uint32_t             bits[COLS];
+    const struct biased  in   = {x, bias, ROWS, COLS, WIDE};
+    struct dropped       drop = {x, bias, dy, bits, half};
+
+    use_kernels(_i);
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < COLS; j++)
+            sum[i * COLS + j] = x[i * WIDE + j] + bias[j];
+    kernels->gelu(plain, sum, ROWS * COLS);
+    kernels->bias_gelu(y, &in);
+    kernels->bias_gelu_backward(dx, dbias, &in);
+    for (int j = 0; j < COLS; j++) {
+        float total = 0;
+
+        for (int i = 0; i < ROWS; i++) {
+            float d = dy[i * WIDE + j];
+
+            ck_assert_float_eq_tol(y[i * WIDE + j], plain[i * COLS + j], 1e-6f);
+            kernels->gelu_backward(&d, &sum[i * COLS + j], 1);
+            ck_assert_float_eq_tol(dx[i * WIDE + j], d, 2e-6f);
+            total += dx[i * WIDE + j];
+        }
+        ck_assert_float_eq_tol(dbias[j], total, 1e-5f);
+    }
+    for (int i = 0; i < ROWS; i++) /* what lies beyond the columns is not touched */
+        for (int j = COLS; j < WIDE; j++)
+            ck_assert(y[i * WIDE + j] == 0 && dx[i * WIDE + j] == dy[i * WIDE + j]);
+    hkt_random_fill_bits(bits, hkt_random_at(1, 1, 1, 1, 1), 0, COLS);
+    kernels->bias_dropout_add(y, &drop, COLS);
+    kernels->dropout(dx, dy, bits, half, COLS);
+    for (int j = 0; j < COLS; j++) {
+        ck_assert_float_eq_tol(y[j], dy[j] + (bits[j] >> 31 ? 0 : 2 * (x[j] + bias[j])), 1e-6f);
+        ck_assert(dx[j] == (bits[j] >> 31 ? 0 : 2 * dy[j]));
+    }
+    drop.bits = NULL;
+    kernels->bias_dropout_add(y, &drop, COLS);
+    for (int j = 0; j < COLS; j++)
+        ck_assert_float_eq_tol(y[j], dy[j] + x[j] + bias[j], 1e-6f);
+    for (float **p = (float *[]){x, bias, y, dx, dy, dbias, NULL}; *p; p++)
+        free(*p);
+}
+END_TEST
+
+START_TEST(rotation_turns_and_turns_back)
+{
+    enum { HALF = 5 };
+    float *x = normals(1, 2 * HALF), *before = normals(1, 2 * HALF), cosine[HALF], sine[HALF];
+
+    use_kernels(_i);
+    for (int i = 0; i < HALF; i++) {
+        cosine[i] = (float)cos(0.3 * (i + 1));
+        sine[i]   = (float)sin(0.3 * (i + 1));
+    }
+    kernels->rotate(x, cosine, sine, 1, HALF);
+    for (int i = 0; i < HALF; i++) {
+        ck_assert_float_eq_tol(x[i], before[i] * cosine[i] - before[i + HALF] * sine[i], 1e-6f);
+        ck_assert_float_eq_tol(x[i + HALF], before[i + HALF] * cosine[i] + before[i] * sine[i], 1e-6f);
+    }
+    kernels->rotate(x, cosine, sine, -1, HALF);
+    for (int i = 0; i < 2 * HALF; i++)
+        ck_assert_float_eq_tol(x[i], before[i], 1e-6f);
+    free(x), free(before);
+}
+END_TEST
+
+static void add(Suite *s)
+{
+    ADD(s, products_are_exact, 1, 180);
+    ADD(s, products_do_not_depend_on_division, 1, 20);
+    ADD(s, half_products_sum_in_fp32, 1, 10);
+    ADD(s, crews_do_everything_once, 1, 20);
+    ADD(s, blocked_attention_equals_naive, 15, 30);
+    ADD(s, fused_loops_equal_their_parts, 3, 10);
+    ADD(s, rotation_turns_and_turns_back, 3, 10);
+}
+
+int main(void)
+{
+    return run_suite("layers", add);
+}

@@ -1,0 +1,144 @@
+/* gpt.h -- a GPT as one rank holds it: a run of its layers (all of them, or those of one pipeline stage or chunk), of
+ * which tensor parallelism leaves it a part, for several micro-batches at a time.
+ *
+ * Letters in shapes: B sequences, T positions, R = B T rows (tokens), C width, H heads, F width of the MLP, V
+ * vocabulary, n tensor-parallel ranks. All matrices are row-major fp32; a linear layer keeps its weight as (outputs,
+ * inputs). With sequence parallelism what lies between the blocks is held as R / n own rows on each rank.
+ *
+ * Whatever is drawn (weights, dropout) is a function of global coordinates; so layouts, recomputation and resuming
+ * never change it. All functions return HKT_OK or a negative error with its sentence in hkt_last_error(). Those that
+ * run passes are collective over the tensor-parallel group.
+ */
+#ifndef TRAINER_GPT_H
+#define TRAINER_GPT_H
+
+#include "kernels.h"
+
+#include <hocket_train.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum gpt_positions { GPT_LEARNED, GPT_ROTARY, GPT_ALIBI };
+
+/* What is computed again in backward instead of being kept: nothing; what is cheap (norms, the activation; attention
+ * scores are never kept); everything but each layer's input. */
+enum gpt_recompute { GPT_NONE, GPT_SELECTIVE, GPT_FULL };
+
+struct gpt_shape {
+    int                layers, width, heads, mlp; /* L, C, H, F */
+    int                length;                    /* largest T */
+    int                vocabulary, padded;        /* V; padded: a multiple of n (and of slices) */
+    enum gpt_positions positions;
+    bool               embedding_norm; /* layer norm behind the embedding, as BLOOM has */
+    bool               untied;         /* the head has a table of its own */
+    double             dropout, attention_dropout;
+    double             smoothing; /* of the labels */
+    double             deviation; /* of the initial weights */
+};
+
+/* Gradients that are complete: those of tensors first .. first + count - 1, in the last micro-batch of a step. And
+ * before tensors are read, and when they are not needed for a while (ZeRO 3 gathers and releases them then). Any may be
+ * NULL. */
+struct gpt_hooks {
+    int (*ready)(void *arg, int first, int count);
+    int (*fetch)(void *arg, int first, int count);
+    int (*release)(void *arg, int first, int count);
+    void *arg;
+};
+
+struct gpt_options {
+    struct gpt_shape shape;
+    int first, last; /* layers first .. last - 1; the embedding goes with layer 0, the head with the last one */
+    int batch;       /* largest B of a micro-batch */
+    int slots;       /* micro-batches between forward and backward at a time */
+    enum gpt_recompute recompute;
+    bool               apart; /* the gradients of weights in a pass of their own: gpt_backward_weight() */
+    uint64_t           seed;
+    hkt_comm_t        *comm; /* tensor-parallel group; NULL: one rank */
+    bool               sequence, overlap;
+    int                slices; /* as in hkt_tensor_config_t: 0, or sums that do not depend on n */
+    hkt_ledger_t      *ledger; /* activations are counted there to the byte; NULL: nowhere */
+    struct gpt_hooks   hooks;
+};
+
+/* One tensor: rows x cols of which this rank holds own_rows x own_cols from (first_row, first_col) on. A vector has one
+ * row and is split by columns. Queries, keys and values of a head lie together in c_attn: [head][q, k, v][size]. */
+struct gpt_tensor {
+    char     name[48]; /* GPT-2's: "h.3.mlp.c_fc.weight"; the head's own table is "lm_head.weight" */
+    int      rows, cols;
+    int      first_row, first_col, own_rows, own_cols;
+    unsigned flags;  /* HKT_PARAMETER_* */
+    size_t   offset; /* floats; tensors start on a cache line */
+    float   *weight, *gradient;
+};
+
+/* A micro-batch. Arrays are (B, T). */
+struct gpt_batch {
+    int            count, length;  /* B, T */
+    const int32_t *token, *target; /* target may be NULL where there is no loss */
+    const float   *weight;         /* of each row's loss; NULL: 1 */
+    const int32_t *position;       /* of rows within their document; NULL: 0 .. T - 1 */
+    const int32_t *start;    /* the row of the sequence that each row's document starts with, never falling; NULL: 0 */
+    uint64_t       step;     /* for dropout, with: */
+    uint32_t       sequence; /* number of the first sequence within the global batch */
+    float          scale;    /* of the gradient: loss scale / tokens of the step */
+    bool           keep;     /* add to the gradients; false in the first micro-batch of a step */
+    bool           final;    /* the last micro-batch of a step: gradients are announced */
+};
+
+enum gpt_mode {
+    GPT_TRAIN, /* dropout; with the head: the loss and already the head's gradients */
+    GPT_LOSS,  /* no dropout, no backward */
+    GPT_LOGITS /* no dropout, no loss: logits of every sequence's last row */
+};
+
+struct gpt;
+
+/* Every rule that the shape breaks on n ranks (sequence parallel or not), one a line, in hkt_last_error(), with what
+ * would do. */
+int gpt_check(const struct gpt_options *options, int n);
+
+/* The calling thread, with its crew if it has one, runs the passes. */
+int  gpt_create(struct gpt **model, const struct gpt_options *options);
+void gpt_destroy(struct gpt *model);
+
+/* The tensors of this part, in the order of the forward pass; weight and gradient are the caller's to set (or with
+ * gpt_bind()). */
+struct gpt_tensor *gpt_tensors(struct gpt *model, int *count);
+size_t             gpt_floats(const struct gpt *model); /* of all tensors, gaps included */
+double gpt_parameters(const struct gpt *model); /* of the part, all tensor-parallel ranks together, tied ones once */
+
+/* Points every tensor into the two buffers, at its offset. */
+void gpt_bind(struct gpt *model, float *weight, float *gradient);
+
+/* Draws the initial weights of this rank's parts from the seed; padding is zero. */
+void gpt_draw(struct gpt *model);
+
+/* Bytes that one slot keeps, and bytes of the working memory that all slots share, both by formula. */
+size_t gpt_slot_bytes(const struct gpt *model);
+size_t gpt_work_bytes(const struct gpt *model);
+
+/* Floats between stages: the own rows of `batch`. */
+size_t gpt_boundary(const struct gpt *model, const struct gpt_batch *batch);
+
+/* Where a forward begins and ends. */
+struct gpt_ends {
+    const float  *input;  /* from the part before; NULL for the first */
+    float        *output; /* for the next; NULL for the last */
+    enum gpt_mode mode;
+    double
+        *loss; /* of the last part, but in GPT_LOGITS: sum over rows of weight * cross entropy, the same on all ranks */
+};
+int gpt_forward(struct gpt *model, int slot, const struct gpt_batch *batch, const struct gpt_ends *ends);
+
+/* After GPT_LOGITS: (B, V), all of the vocabulary on every rank, valid until the next forward. */
+int gpt_logits(struct gpt *model, const struct gpt_batch *batch, const float **logits);
+
+/* Backward of a slot whose forward was GPT_TRAIN. doutput: from the next part (NULL for the last); dinput: for the part
+ * before (NULL for the first). Without `apart` all gradients of weights are computed here. */
+int gpt_backward(struct gpt *model, int slot, const struct gpt_batch *batch, const float *doutput, float *dinput);
+int gpt_backward_weight(struct gpt *model, int slot, const struct gpt_batch *batch);
+
+#endif

@@ -1,0 +1,249 @@
+/* gpt_forward.c -- the forward pass of the GPT's layers:
+ *   middle = input + dropout(mix(attention(qkv(norm1(input)))) + bias)
+ *   output = middle + dropout(down(gelu(up(norm2(middle)) + bias)) + bias)
+ * qkv and up are column layers, mix and down row layers. Embedding and head are in gpt_head.c.
+ */
+#include "crew.h"
+#include "flash.h"
+#include "gpt_inside.h"
+
+#include <math.h>
+#include <string.h>
+
+int gpt_hook(int (*hook)(void *arg, int first, int count), const struct gpt *m, int first, int count)
+{
+    return hook ? hook(m->options.hooks.arg, first, count) : HKT_OK;
+}
+
+struct dropout gpt_dropout(double chance)
+{
+    return (struct dropout){(uint32_t)((1 - chance) * 4294967295.0), (float)(1 / (1 - chance))};
+}
+
+void gpt_drop_rows(const struct pass *p, float *y, const struct drop_rows *in)
+{
+    struct gpt             *m     = p->m;
+    const struct gpt_batch *b     = p->batch;
+    const bool              drops = p->train && m->options.shape.dropout > 0;
+    const size_t            C = (size_t)m->options.shape.width, length = (size_t)b->length;
+    uint32_t               *bits   = drops ? (uint32_t *)(void *)m->work[BITS] : NULL;
+    const struct dropout    chance = gpt_dropout(m->options.shape.dropout);
+
+    for (size_t i = 0; i < p->own; i++, y += C) {
+        const size_t   row      = p->first + i;
+        const uint32_t sequence = b->sequence + (uint32_t)(row / length);
+        const float   *x        = in->x + i * C;
+
+        if (drops)
+            hkt_random_fill_bits(bits, hkt_random_at(m->options.seed, b->step, sequence, (uint32_t)in->layer, in->what),
+                                 row % length * C, C);
+        if (in->bias)
+            kernels->bias_dropout_add(y, &(struct dropped){x, in->bias, in->residual + i * C, bits, chance}, (int)C);
+        else if (drops)
+            kernels->dropout(y, x, bits, chance, (int)C);
+        else if (x != y)
+            memcpy(y, x, C * sizeof(float));
+    }
+}
+
+struct norm gpt_norm(const struct pass *p, const struct gpt_tensor *gain, const float *x, float *mean, float *rstd)
+{
+    return (struct norm){(int)p->own, p->m->options.shape.width, x, gain[0].weight, gain[1].weight, mean, rstd};
+}
+
+hkt_linear_t gpt_linear(const struct pass *p, const struct gpt_tensor *w, bool gradient)
+{
+    return (hkt_linear_t){p->rows,       (size_t)w->cols, (size_t)w->rows, w->weight, gradient ? w->gradient : NULL,
+                          p->batch->keep};
+}
+
+void gpt_rotate(const struct pass *p, float *qkv, float sign)
+{
+    const struct gpt *m     = p->m;
+    const int         heads = m->options.shape.heads / m->n, size = m->options.shape.width / m->options.shape.heads;
+
+    if (m->options.shape.positions != GPT_ROTARY)
+        return;
+    for (size_t row = 0; row < p->rows; row++, qkv += (size_t)heads * 3 * (size_t)size) {
+        const int32_t *given = p->batch->position;
+        const size_t   place = given ? (size_t)given[row] : row % (size_t)p->batch->length,
+                     at      = place * (size_t)(size / 2);
+
+        for (int h = 0; h < heads; h++)
+            for (int which = 0; which < 2; which++)
+                kernels->rotate(qkv + (size_t)(3 * h + which) * (size_t)size, m->cosine + at, m->sine + at, sign,
+                                size / 2);
+    }
+}
+
+struct flash gpt_attention(const struct pass *p, int layer, const struct layer_memory *memory)
+{
+    struct gpt             *m     = p->m;
+    const struct gpt_batch *b     = p->batch;
+    const struct gpt_shape *s     = &m->options.shape;
+    const int               heads = s->heads / m->n;
+    const bool              drops = p->train && s->attention_dropout > 0;
+
+    for (int i = 0; drops && i < b->count; i++)
+        m->random[i] =
+            hkt_random_at(m->options.seed, b->step, b->sequence + (uint32_t)i, (uint32_t)layer, DROP_ATTENTION);
+    return (struct flash){.batch      = b->count,
+                          .length     = b->length,
+                          .heads      = heads,
+                          .size       = s->width / s->heads,
+                          .qkv        = memory->saved[QKV],
+                          .mixed      = memory->saved[MIXED],
+                          .log_sum    = memory->saved[LOG_SUM],
+                          .start      = b->start,
+                          .slope      = m->slope,
+                          .dropout    = gpt_dropout(s->attention_dropout),
+                          .random     = drops ? m->random : NULL,
+                          .first_head = m->me * heads,
+                          .span       = s->length};
+}
+
+/* The activation on columns, which a crew divides: so that the column sums of backward have one order. */
+struct activation {
+    const struct gpt_tensor *bias;
+    float                   *out, *dbias; /* dbias NULL: forward */
+    const float             *up;
+    int                      rows;
+};
+
+static void some_columns(void *arg, size_t first, size_t count)
+{
+    const struct activation *a  = arg;
+    const struct biased      in = {a->up + first, a->bias->weight + first, a->rows, (int)count, a->bias->own_cols};
+
+    if (a->dbias)
+        kernels->bias_gelu_backward(a->out + first, a->dbias + first, &in);
+    else
+        kernels->bias_gelu(a->out + first, &in);
+}
+
+void gpt_activation(const struct pass *p, int layer, const struct layer_memory *memory)
+{
+    const struct gpt_tensor *bias = block_tensor(p->m, layer, UP_BIAS);
+    struct activation        a    = {bias, memory->saved[GELU], NULL, memory->saved[UP], (int)p->rows};
+
+    crew_run(some_columns, &a, (size_t)bias->own_cols, 64);
+}
+
+void gpt_activation_backward(const struct pass *p, int layer, const struct layer_memory *memory)
+{
+    const struct gpt_tensor *bias = block_tensor(p->m, layer, UP_BIAS);
+    struct activation a = {bias, memory->late[D_UP], gpt_vector_gradient(p, bias), memory->saved[UP], (int)p->rows};
+
+    crew_run(some_columns, &a, (size_t)bias->own_cols, 64);
+}
+
+static int mixer_forward(const struct pass *p, int layer, const struct layer_memory *memory)
+{
+    struct gpt              *m   = p->m;
+    float *const            *s   = memory->saved;
+    const struct gpt_tensor *qkv = block_tensor(m, layer, QKV_WEIGHT), *mix = block_tensor(m, layer, MIX_WEIGHT);
+    const hkt_linear_t       column = gpt_linear(p, qkv, false), row = gpt_linear(p, mix, false);
+    const struct norm        norm  = gpt_norm(p, block_tensor(m, layer, LN1_GAIN), s[INPUT], s[MEAN1], s[RSTD1]);
+    const struct flash       flash = gpt_attention(p, layer, memory);
+
+    kernels->norm(s[NORM1], &norm);
+    TRY(hkt_column_forward(s[QKV], s[NORM1], &column, m->split));
+    kernels->add_bias(s[QKV], qkv[1].weight, (int)p->rows, qkv[1].own_cols);
+    gpt_rotate(p, s[QKV], 1);
+    flash_forward(&flash, m->work[FLASH]);
+    TRY(hkt_row_forward(m->work[NARROW], s[MIXED], &row, m->split));
+    gpt_drop_rows(p, s[MIDDLE], &(struct drop_rows){m->work[NARROW], mix[1].weight, s[INPUT], layer, DROP_MIX});
+    return HKT_OK;
+}
+
+static int mlp_forward(const struct pass *p, int layer, const struct layer_memory *memory, float *output)
+{
+    struct gpt              *m  = p->m;
+    float *const            *s  = memory->saved;
+    const struct gpt_tensor *up = block_tensor(m, layer, UP_WEIGHT), *down = block_tensor(m, layer, DOWN_WEIGHT);
+    const hkt_linear_t       column = gpt_linear(p, up, false), row = gpt_linear(p, down, false);
+    const struct norm        norm = gpt_norm(p, block_tensor(m, layer, LN2_GAIN), s[MIDDLE], s[MEAN2], s[RSTD2]);
+
+    kernels->norm(s[NORM2], &norm);
+    TRY(hkt_column_forward(s[UP], s[NORM2], &column, m->split));
+    gpt_activation(p, layer, memory);
+    if (!output)
+        return HKT_OK;
+    TRY(hkt_row_forward(m->work[NARROW], s[GELU], &row, m->split));
+    gpt_drop_rows(p, output, &(struct drop_rows){m->work[NARROW], down[1].weight, s[MIDDLE], layer, DROP_MLP});
+    return HKT_OK;
+}
+
+int gpt_layer_forward(const struct pass *p, int layer, const struct layer_memory *memory, float *output)
+{
+    TRY(mixer_forward(p, layer, memory));
+    return mlp_forward(p, layer, memory, output);
+}
+
+/* What the arrays of a batch say must be within what the model was made for. */
+static int check_places(const struct gpt *m, const struct gpt_batch *b)
+{
+    const size_t rows = (size_t)b->count * (size_t)b->length;
+
+    for (size_t i = 0; i < rows; i++) {
+        const int32_t here = (int32_t)(i % (size_t)b->length);
+
+        if (b->position && (b->position[i] < 0 || b->position[i] >= m->options.shape.length))
+            return hkt_error_set(HKT_ERR_ARGUMENT, "position %d of row %zu is outside of the length %d",
+                                 (int)b->position[i], i, m->options.shape.length);
+        if (b->start && (b->start[i] < 0 || b->start[i] > here || (here > 0 && b->start[i] < b->start[i - 1])))
+            return hkt_error_set(HKT_ERR_ARGUMENT,
+                                 "row %zu: its document starts at row %d of the sequence, after it or before the "
+                                 "document of the row before",
+                                 i, (int)b->start[i]);
+    }
+    return HKT_OK;
+}
+
+int gpt_pass(struct pass *p, struct gpt *m, int slot, const struct gpt_batch *b)
+{
+    const size_t n = m->options.sequence ? (size_t)m->n : 1, rows = (size_t)b->count * (size_t)b->length;
+
+    if (slot < 0 || slot >= m->options.slots)
+        return hkt_error_set(HKT_ERR_ARGUMENT, "slot %d of %d", slot, m->options.slots);
+    if (b->count < 1 || b->length < 1 || b->length > m->options.shape.length || b->count > m->options.batch || rows % n)
+        return hkt_error_set(
+            HKT_ERR_ARGUMENT,
+            "a micro-batch of %d sequences of %d tokens: the model was made for at most %d of %d, and for "
+            "multiples of %zu rows",
+            b->count, b->length, m->options.batch, m->options.shape.length, n);
+    TRY(check_places(m, b));
+    *p = (struct pass){m, b, &m->slot[slot], rows, rows / n, m->options.sequence ? rows / n * (size_t)m->me : 0, false};
+    return HKT_OK;
+}
+
+size_t gpt_boundary(const struct gpt *m, const struct gpt_batch *b)
+{
+    const size_t floats = (size_t)b->count * (size_t)b->length * (size_t)m->options.shape.width;
+
+    return m->options.sequence ? floats / (size_t)m->n : floats;
+}
+
+int gpt_forward(struct gpt *m, int slot, const struct gpt_batch *b, const struct gpt_ends *ends)
+{
+    const int   first = m->options.first, last = m->options.last;
+    struct pass p;
+    float      *target;
+
+    TRY(gpt_pass(&p, m, slot, b));
+    p.train = ends->mode == GPT_TRAIN;
+    target  = first < last ? p.slot->layer[0].saved[INPUT] : m->head ? m->work[STREAM] : ends->output;
+    if (m->embedding)
+        TRY(gpt_embedding_forward(&p, target));
+    else
+        memcpy(target, ends->input, gpt_boundary(m, b) * sizeof(float));
+    for (int layer = first; layer < last; layer++) {
+        const int at = layer - first;
+
+        target = layer + 1 < last ? p.slot->layer[at + 1].saved[INPUT] : m->head ? m->work[STREAM] : ends->output;
+        TRY(gpt_hook(m->options.hooks.fetch, m, m->block + at * PER_BLOCK, PER_BLOCK));
+        TRY(gpt_layer_forward(&p, layer, &p.slot->layer[at], target));
+        TRY(gpt_hook(m->options.hooks.release, m, m->block + at * PER_BLOCK, PER_BLOCK));
+    }
+    return m->head ? gpt_head_forward(&p, ends->mode, ends->loss) : HKT_OK;
+}
