@@ -19,7 +19,7 @@ enum {
     HKT_INLINE       = 40,    /* bytes of data in a line */
     HKT_SMALL        = 1024,  /* bytes of data in a small bank; there is one per line */
     HKT_EAGER        = 16384, /* bytes of data in an eager bank */
-    HKT_EAGER_BANKS  = 4,
+    HKT_EAGER_BANKS  = 16,
     HKT_MAIL_LINES   = 16, /* messages that fit between two ranks */
     HKT_MAIL_BANKS   = 4,
     HKT_SENTENCE     = 1024,

@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes. FLAT_MAPPED: above it, two synchronisations on mapped buffers beat one and a copy, when every rank has a core. READ_LEAST: from such
- * messages and blocks on, plain memory is copied by system call: one copy instead of two. */
-enum { FLAT_MAPPED = 2048, READ_LEAST = 32768 };
+/* Bytes. FLAT_MAPPED: above it, two synchronisations on mapped buffers beat one and a copy, when every rank has a core;
+ * FLAT_BROADCAST: the same where the root goes on at once. READ_LEAST: from such messages and blocks on, plain memory is copied by system call: one copy instead of two. */
+enum { FLAT_MAPPED = 2048, FLAT_BROADCAST = 8192, READ_LEAST = 32768 };
 
 /* One host: a cache line takes 50 to 240 ns, a core copies about 10 GB/s and reduces a little slower. */
 const struct hkt_link hkt_tune_local_link = {.alpha = 300e-9, .gap = 20e-9, .beta = 0.1e-9, .gamma = 0.05e-9};
@@ -51,9 +51,9 @@ void hkt_tune_start(void)
 
 bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *call)
 {
-    const size_t bytes = hkt_flat_bytes(comm, call);
-
-    const size_t most  = comm->reach == HKT_REACH_MAP && !comm->waiter.shared ? FLAT_MAPPED : HKT_EAGER;
+    const size_t bytes  = hkt_flat_bytes(comm, call);
+    const size_t mapped = call->coll == HKT_COLL_BROADCAST ? FLAT_BROADCAST : FLAT_MAPPED;
+    const size_t most   = comm->reach == HKT_REACH_MAP && !comm->waiter.shared ? mapped : HKT_EAGER;
 
     return bytes <= most && (call->coll >= HKT_COLL_SCHEDULED || !forced[call->coll] || !call->count);
 }
