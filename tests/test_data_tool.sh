@@ -4,7 +4,7 @@
 # page with every flag.
 set -u
 src=${srcdir:-.}
-data=${HKT_DATA:-./hkt-data}
+data=${DATA_TOOL:-./hkt-data}
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 failures=0

@@ -3,7 +3,7 @@
 # their file, exit codes, and a manual page with every flag.
 set -u
 srcdir=${srcdir:-.}
-plan=${HKT_PLAN:-./hkt-plan}
+plan=${PLAN_TOOL:-./hkt-plan}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 failures=0
