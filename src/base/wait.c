@@ -7,9 +7,8 @@
 #include <unistd.h>
 
 enum {
-    SPIN_POLLS    = 64,      /* polls between two looks at the clock */
-    EAGER_POLLS   = 60,      /* the first so many without the processor's pause, which takes as long as a cache line's way */
-    SHARED_POLLS  = 1,       /* the same when ranks share cores: each failed look yields */
+    EAGER_POLLS   = 60,      /* the first so many with nothing in between: a pause or a yield takes longer than a cache line's way */
+    SPIN_POLLS    = 64,      /* polls between two looks at the clock, when every rank has a core; else each failed look yields */
     YIELD_NS      = 2000000, /* how long a rank that shares its core keeps yielding before it sleeps */
     CHECK_NS      = 1000000  /* while polling, look for death this often */
 };
@@ -56,9 +55,10 @@ int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, uint64_t max_
     uint64_t now;
     int      rc;
 
-    if (++b->polls % (w->shared ? SHARED_POLLS : SPIN_POLLS) != 0) {
-        if (b->polls > EAGER_POLLS)
-            hkt_pause();
+    if (++b->polls <= EAGER_POLLS)
+        return 0;
+    if (!w->shared && b->polls % SPIN_POLLS) {
+        hkt_pause();
         return 0;
     }
     now = hkt_now_ns();
