@@ -3,6 +3,7 @@
  * the counts.
  */
 #include "gpt_case.h"
+#include "gpt_inside.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -373,6 +374,36 @@ START_TEST(calls_and_bytes_per_pass)
 }
 END_TEST
 
+/* ---- row 73: slopes of ALiBi, also for a number of heads that is no power of two, and rotary angles */
+
+START_TEST(positions_are_the_papers)
+{
+    static const float six[] = {0.25f, 0.0625f, 0.015625f, 0.00390625f, 0.5f, 0.125f};
+    struct gpt_options o     = tiny();
+    struct gpt        *m;
+
+    o.shape.positions = GPT_ALIBI;
+    expect_ok(gpt_create(&m, &o));
+    for (int h = 0; h < HEADS; h++)
+        ck_assert(m->slope[h] == six[h]); /* 2^-2, 2^-4, ... */
+    gpt_destroy(m);
+    o.shape.heads = 6, o.shape.width = 48;
+    expect_ok(gpt_create(&m, &o));
+    ck_assert_mem_eq(m->slope, six, sizeof(six));
+    gpt_destroy(m);
+    o = tiny(), o.shape.positions = GPT_ROTARY;
+    expect_ok(gpt_create(&m, &o));
+    for (int t = 0; t < LENGTH; t++)
+        for (int i = 0; i < WIDTH / HEADS / 2; i++) {
+            const double angle = t * pow(10000, -2.0 * i / (WIDTH / HEADS));
+
+            ck_assert_float_eq_tol(m->cosine[t * WIDTH / HEADS / 2 + i], (float)cos(angle), 1e-6f);
+            ck_assert_float_eq_tol(m->sine[t * WIDTH / HEADS / 2 + i], (float)sin(angle), 1e-6f);
+        }
+    gpt_destroy(m);
+}
+END_TEST
+
 /* ---- row 36: what cannot be is refused with every rule */
 
 START_TEST(refusals_name_every_rule)
@@ -410,6 +441,7 @@ static void add(Suite *s)
     ADD(s, logits_are_those_of_the_loss, 2, 20);
     ADD(s, bytes_follow_the_formula, 12, 30);
     ADD(s, calls_and_bytes_per_pass, 2, 20);
+    ADD(s, positions_are_the_papers, 1, 10);
     ADD(s, refusals_name_every_rule, 1, 10);
 }
 

@@ -126,7 +126,7 @@ END_TEST
 START_TEST(half_products_sum_in_fp32)
 {
     enum { K = 4096 };
-    float *a = take_floats(K), *b = take_floats(K), c = 0, nan;
+    float *a = take_floats(K), *b = take_floats(K), c = 0, nan = 0;
 
     for (int k = 0; k < K; k++)
         a[k] = 1 + 0x1p-9f, b[k] = 1; /* the step of bf16 at 1 is 2^-7: rounds to 1 */

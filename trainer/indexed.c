@@ -154,7 +154,8 @@ int indexed_check(const struct indexed *x, size_t vocabulary)
     int32_t tokens[AT_ONCE];
 
     if (x->code == TOKEN_F32 || x->code == TOKEN_F64)
-        return hkt_error_set(HKT_ERR_ARGUMENT, "%s has data of %s, which are no tokens", x->prefix, token_name(x->code));
+        return hkt_error_set(HKT_ERR_ARGUMENT, "%s has data of %s, which are no tokens", x->prefix,
+                             token_name(x->code));
     for (size_t s = 0; s < x->sequences; s++)
         for (size_t first = 0, n; first < indexed_length(x, s); first += n) {
             n = indexed_length(x, s) - first < AT_ONCE ? indexed_length(x, s) - first : AT_ONCE;
@@ -162,7 +163,8 @@ int indexed_check(const struct indexed *x, size_t vocabulary)
             for (size_t i = 0; i < n; i++)
                 if (tokens[i] < 0 || (size_t)tokens[i] >= vocabulary)
                     return hkt_error_set(HKT_ERR_ARGUMENT,
-                                         "%s: token %zu of sequence %zu is %" PRId32 ", and the vocabulary has %zu; was "
+                                         "%s: token %zu of sequence %zu is %" PRId32
+                                         ", and the vocabulary has %zu; was "
                                          "it made with another tokenizer?",
                                          x->prefix, first + i, s, tokens[i], vocabulary);
         }
