@@ -54,17 +54,22 @@ libtrainer_portable_la_SOURCES = trainer/kernels.c trainer/product_single.c
 libtrainer_portable_la_CPPFLAGS = $(AM_CPPFLAGS) -DTRAINER_ISA=portable
 libtrainer_portable_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS)
 if X86
-noinst_LTLIBRARIES += libtrainer_avx2.la libtrainer_avx512.la libtrainer_amx.la
+noinst_LTLIBRARIES += libtrainer_avx2.la libtrainer_avx512.la
 libtrainer_avx2_la_SOURCES = trainer/kernels.c trainer/product_single.c
 libtrainer_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DTRAINER_ISA=avx2
 libtrainer_avx2_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS) -ffp-contract=fast -mavx2 -mfma
 libtrainer_avx512_la_SOURCES = trainer/kernels.c trainer/product_single.c
 libtrainer_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DTRAINER_ISA=avx512
 libtrainer_avx512_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS) -ffp-contract=fast -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma
+libtrainer_la_LIBADD += libtrainer_avx2.la libtrainer_avx512.la
+endif
+if AMX
+noinst_LTLIBRARIES += libtrainer_amx.la
 libtrainer_amx_la_SOURCES = trainer/product_amx.c
 libtrainer_amx_la_CPPFLAGS = $(AM_CPPFLAGS)
-libtrainer_amx_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mamx-tile -mamx-bf16
-libtrainer_la_LIBADD += libtrainer_avx2.la libtrainer_avx512.la libtrainer_amx.la
+libtrainer_amx_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS) $(AMX_CFLAGS)
+libtrainer_la_LIBADD += libtrainer_amx.la
+libtrainer_la_CPPFLAGS += -DHAVE_AMX
 endif
 
 bin_PROGRAMS += hkt-train

@@ -24,7 +24,7 @@ const struct product_scheme *product_single(void)
 
 const struct product_scheme *product_half(void)
 {
-#ifdef __x86_64__
+#ifdef HAVE_AMX
     if (product_amx_usable())
         return &product_amx;
 #endif
