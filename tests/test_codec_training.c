@@ -91,15 +91,9 @@ static const struct {
     double      with, without; /* the loss is so much more than that of fp32, at most: with feedback, without */
     bool        needs;         /* without feedback it is clearly worse */
 } cases[] = {
-    {"fp16", 1e-3, 1e-3, false},
-    {"bf16", 1e-3, 1e-3, false},
-    {"fp8", 1e-3, 0.01, false},
-    {"int8", 1e-3, 0.01, false},
-    {"int4", 0.01, 0.2, true},
-    {"qsgd", 0.01, 0.01, false},
-    {"terngrad", 0.5, 0.05, false},
-    {"onebit", 0.02, 0, true},
-    {"topk:share=0.05", 0.02, 0, true},
+    {"fp16", 1e-3, 1e-3, false},        {"bf16", 1e-3, 1e-3, false}, {"fp8", 1e-3, 0.01, false},
+    {"int8", 1e-3, 0.01, false},        {"int4", 0.01, 0.2, true},   {"qsgd", 0.01, 0.01, false},
+    {"terngrad", 0.5, 0.05, false},     {"onebit", 0.02, 0, true},   {"topk:share=0.05", 0.02, 0, true},
     {"powersgd:rank=2", 0.02, 0, true},
 };
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
