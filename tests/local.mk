@@ -73,8 +73,8 @@ endif
 
 # ---- the trainer
 if TRAINER
-dist_check_SCRIPTS += tests/test_trainer_ranks.sh tests/test_trainer_torch.sh
-TESTS += tests/test_trainer_ranks.sh tests/test_trainer_torch.sh
+dist_check_SCRIPTS += tests/test_trainer_ranks.sh tests/test_layouts.sh tests/test_trainer_state.sh tests/test_trainer_torch.sh
+TESTS += tests/test_trainer_ranks.sh tests/test_layouts.sh tests/test_trainer_state.sh tests/test_trainer_torch.sh
 EXTRA_DIST += tests/trainer_torch.py
 if HAVE_CHECK
 check_PROGRAMS += tests/test_trainer

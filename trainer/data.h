@@ -1,27 +1,43 @@
-/* data.h -- the text: bytes are tokens. Which bytes a step sees depends on the seed and the step only. */
+/* data.h -- where sequences of tokens come from: text, cut into windows here, or a .bin and .idx pair (samples.h).
+ * Which tokens a step sees depends on the seed and on how many sequences were seen before, on nothing else.
+ */
 #ifndef TRAINER_DATA_H
 #define TRAINER_DATA_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "samples.h"
+#include "settings.h"
+#include "tokenizer.h"
 
+/* Tokens in a row; the first `train` are trained on, the rest is held out. */
 struct text {
-    uint8_t *bytes;
-    size_t   size, train; /* bytes; the first `train` are trained on, the rest is held out */
-    size_t   files;
-    char     origin[200]; /* for people: which path, which licence */
+    int32_t *token;
+    size_t   size, train;
 };
 
-/* Reads a file, or every text file below a folder in the order of their names; NULL: text that Debian machines have.
- * Stops when there is too little for sequences of `length`. Free with text_free(). */
-void text_load(struct text *text, const char *path, double held_out_percent, size_t length);
-void text_free(struct text *text);
+struct data {
+    struct tokenizer *tokenizer;
+    int               vocabulary;
+    int32_t           end; /* of a document; -1: there is none */
+    size_t            length;
+    uint64_t          seed;
+    struct text       text;
+    struct indexed   *indexed; /* NULL: text */
+    struct samples   *training, *held_out;
+    size_t            bytes, files; /* of text */
+    char              origin[200];  /* for people: which path, which licence */
+};
 
-/* `length` + 1 bytes of the training part: sequence number `index` since the start. Every pass over the text (an epoch)
- * cuts it into windows at another offset and shuffles them. */
-const uint8_t *text_sequence(const struct text *text, uint64_t seed, uint64_t index, size_t length);
+/* Reads what --data-path names, every text file below a folder in the order of their names. Stops when there is too
+ * little. Collective: the ranks must have the same. */
+void data_open(struct data *data, const struct settings *settings, hkt_comm_t *comm);
+void data_close(struct data *data);
 
-/* `length` + 1 bytes of the held-out part: window `index` of `count`, spread evenly. */
-const uint8_t *text_held_out(const struct text *text, uint64_t index, uint64_t count, size_t length);
+/* tokens[length + 1] of the training part: sequence number `index` since the start. */
+void data_sequence(int32_t *tokens, const struct data *data, uint64_t index);
+/* Of the held-out part: number `index` of `count`, spread evenly. */
+void data_held_out(int32_t *tokens, const struct data *data, uint64_t index, uint64_t count);
+
+/* Every pass over the text (an epoch) cuts it into windows at another offset and shuffles them. */
+const int32_t *text_sequence(const struct text *text, uint64_t seed, uint64_t index, size_t length);
 
 #endif

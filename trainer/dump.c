@@ -6,10 +6,12 @@
 #include <errno.h>
 #include <string.h>
 
-FILE *dump_open(const char *path)
+FILE *dump_open(const char *path, const struct engine *engine)
 {
     FILE *file = path ? fopen(path, "wb") : NULL;
 
+    if (path && engine->ranks > 1)
+        stop("--dump is for one rank, and there are %d", engine->ranks);
     if (path && !file)
         stop("--dump %s: %s", path, strerror(errno));
     return file;
@@ -21,22 +23,45 @@ void dump_close(FILE *file, const char *path)
         stop("--dump %s could not be written: %s", path, strerror(errno));
 }
 
-void dump_tensors(FILE *file, const struct model *model, const char *prefix, const float *values)
+static void write_tensor(FILE *file, const char *prefix, const struct gpt_tensor *t, const float *values)
 {
-    for (int i = 0; file && i < model->tensors; i++) {
-        const struct tensor *t = &model->tensor[i];
-
-        fprintf(file, "%s%s f32 %d %d\n", prefix, t->name, t->rows, t->cols);
-        fwrite(values + t->offset, sizeof(float), (size_t)t->rows * (size_t)t->cols, file);
-    }
+    fprintf(file, "%s%s f32 %d %d\n", prefix, t->name, t->rows, t->cols);
+    fwrite(values, sizeof(float), (size_t)t->rows * (size_t)t->cols, file);
 }
 
-void dump_tokens(FILE *file, const char *name, const uint8_t *tokens, int rows, int cols)
+static void dump_all(FILE *file, struct engine *e, const char *prefix, bool gradients)
+{
+    for (int i = 0; file && i < e->parts; i++)
+        for (int k = 0; k < e->part[i].count; k++) {
+            const struct gpt_tensor *t = &e->part[i].tensor[k];
+            hkt_reduced_t            reduced;
+            void                    *weight;
+
+            if (t->flags & HKT_PARAMETER_COPY) /* its gradient has been added to the original's */
+                continue;
+            need(hkt_zero_weight(&weight, e->part[i].first + k, e->zero), "dumping weights");
+            if (gradients)
+                need(hkt_buckets_reduced(&reduced, e->part[i].first + k, hkt_zero_buckets(e->zero)), "dumping gradients");
+            write_tensor(file, prefix, t, gradients ? reduced.values : weight);
+        }
+}
+
+void dump_weights(FILE *file, struct engine *e, const char *prefix)
+{
+    dump_all(file, e, prefix, false);
+}
+
+void dump_gradients(FILE *file, struct engine *e, const char *prefix)
+{
+    dump_all(file, e, prefix, true);
+}
+
+void dump_tokens(FILE *file, const char *name, const int32_t *tokens, int rows, int cols)
 {
     if (!file)
         return;
-    fprintf(file, "%s u8 %d %d\n", name, rows, cols);
-    fwrite(tokens, 1, (size_t)rows * (size_t)cols, file);
+    fprintf(file, "%s i32 %d %d\n", name, rows, cols);
+    fwrite(tokens, sizeof(*tokens), (size_t)rows * (size_t)cols, file);
 }
 
 void dump_number(FILE *file, const char *name, double number)

@@ -161,15 +161,15 @@ int gpt_head_forward(const struct pass *p, enum gpt_mode mode, double *loss)
 {
     struct gpt       *m = p->m;
     const size_t      C = (size_t)m->options.shape.width;
-    const struct norm norm =
-        gpt_norm(p, &m->tensor[m->last_gain], m->work[STREAM], m->work[HEAD_STAT], m->work[HEAD_STAT] + p->own);
     const bool        split = m->options.sequence && m->n > 1;
     double            sum   = 0;
     const struct head h     = {p, mode, m->work[HEAD_ROWS], &sum};
     const int         first = m->last_gain, count = m->tensors - first;
+    struct norm       norm;
 
     TRY(gpt_hook(m->options.hooks.fetch, m, m->head_table, 1));
     TRY(gpt_hook(m->options.hooks.fetch, m, first, count));
+    norm = gpt_norm(p, &m->tensor[m->last_gain], m->work[STREAM], m->work[HEAD_STAT], m->work[HEAD_STAT] + p->own);
     kernels->norm(split ? m->work[NARROW] : m->work[HEAD_ROWS], &norm);
     if (split)
         TRY(hkt_region_forward(m->work[HEAD_ROWS], m->work[NARROW], p->rows, C, HKT_REGION_SEQUENCE_GATHER, m->split));

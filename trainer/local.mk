@@ -1,12 +1,14 @@
 # trainer: hkt-train, an ordinary user of the library. Everything but main() is a convenience library, for the tests.
 noinst_LTLIBRARIES += libtrainer.la libtrainer_portable.la
 libtrainer_la_SOURCES = \
-	trainer/attention.c \
-	trainer/buckets.c trainer/buckets.h \
+	trainer/batches.c trainer/batches.h \
 	trainer/clock.h \
 	trainer/crew.c trainer/crew.h \
 	trainer/data.c trainer/data.h \
 	trainer/dump.c trainer/dump.h \
+	trainer/engine.c trainer/engine.h \
+	trainer/engine_hooks.c \
+	trainer/engine_step.c \
 	trainer/flash.c trainer/flash.h \
 	trainer/gpt.h trainer/gpt_inside.h \
 	trainer/gpt_backward.c \
@@ -18,15 +20,10 @@ libtrainer_la_SOURCES = \
 	trainer/indexed_write.c \
 	trainer/json.c trainer/json.h \
 	trainer/kernels_choose.c trainer/kernels.h \
-	trainer/layers.c trainer/layers.h \
 	trainer/matrix.c trainer/matrix.h \
-	trainer/model.c trainer/model.h \
-	trainer/optimizer.c trainer/optimizer.h \
-	trainer/passes.c \
 	trainer/plot.c trainer/plot.h \
 	trainer/product.c trainer/product.h \
 	trainer/product_choose.c \
-	trainer/random.c trainer/random.h \
 	trainer/report.c trainer/report.h \
 	trainer/sample.c trainer/sample.h \
 	trainer/safetensors.c trainer/safetensors.h \
@@ -35,13 +32,13 @@ libtrainer_la_SOURCES = \
 	trainer/samples_batch.c \
 	trainer/samples_cache.c trainer/samples_index.h \
 	trainer/settings.c trainer/settings.h \
+	trainer/state.c trainer/state.h \
 	trainer/stop.c trainer/stop.h \
 	trainer/tokenizer.c trainer/tokenizer.h \
 	trainer/tokenizer_files.c \
 	trainer/tokenizer_split.c trainer/tokenizer_unicode.h \
 	trainer/tokenizer_table.c trainer/tokenizer_parts.h \
 	trainer/tokenizer_train.c \
-	trainer/watch.c trainer/watch.h \
 	src/tools/flags.c src/tools/flags.h \
 	src/tools/svg.c src/tools/svg.h
 libtrainer_la_CPPFLAGS = $(AM_CPPFLAGS)

@@ -33,7 +33,7 @@ void plot_write(const char *path, const char *subtitle, struct curve training, s
     double            step[2][POINTS], bits[2][POINTS];
     struct svg_series series[] = {{"training", step[0], bits[0], thin(step[0], bits[0], training), 0, false},
                                   {"held out", step[1], bits[1], thin(step[1], bits[1], held_out), 1, false}};
-    struct svg_panel  panel    = {"Loss, bits a byte", "step", SVG_NUMBER, SVG_NUMBER, series, held_out.count ? 2 : 1};
+    struct svg_panel  panel    = {"Loss, bits a token", "step", SVG_NUMBER, SVG_NUMBER, series, held_out.count ? 2 : 1};
     struct svg_page   page     = {"hkt-train", subtitle, &panel, 1, NULL};
     FILE             *file     = fopen(path, "w");
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 struct curve {
-    const double *step, *loss; /* nats a byte */
+    const double *step, *loss; /* nats a token */
     size_t        count;
 };
 

@@ -2,12 +2,12 @@
 #include "report.h"
 
 #include "clock.h"
-#include "optimizer.h"
+#include "crew.h"
 #include "plot.h"
 #include "stop.h"
 
+#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -26,43 +26,81 @@ long page_faults(void)
     return usage.ru_minflt + usage.ru_majflt;
 }
 
-void report_begin(struct report *r, const struct settings *s, const struct buckets *buckets, bool speaks)
+void report_begin(struct report *r, struct engine *e, long first)
 {
-    const size_t steps = (size_t)s->iterations + 1;
+    const struct settings *s     = e->settings;
+    const size_t           steps = (size_t)(s->iterations > first ? s->iterations - first : 0) + 1;
 
-    *r = (struct report){.settings = s, .buckets = buckets, .speaks = speaks, .ranks = buckets->ranks, .held_out = NAN};
-    r->terminal = speaks && isatty(STDOUT_FILENO);
-    r->curve_x  = calloc(4 * steps, sizeof(double));
-    r->began    = clock_seconds();
+    *r = (struct report){.engine = e, .settings = s, .first = first, .step = first, .held_out = NAN};
+    r->speaks    = engine_speaks(e);
+    r->terminal  = r->speaks && isatty(STDOUT_FILENO);
+    r->mark.step = first;
+    r->curve_x   = calloc(4 * steps, sizeof(double));
+    r->began     = clock_seconds();
     if (!r->curve_x)
         stop("out of memory for the loss curve of %ld steps", s->iterations);
     memset(r->curve_x, 0, 4 * steps * sizeof(double)); /* every page is there before the first step */
     r->curve_y = r->curve_x + steps;
     r->held_x  = r->curve_y + steps;
     r->held_y  = r->held_x + steps;
+    r->file    = r->speaks && s->losses ? fopen(s->losses, "w") : NULL;
+    if (r->speaks && s->losses && !r->file)
+        stop("--loss-file %s: %s", s->losses, strerror(errno));
 }
 
 void report_end(struct report *r)
 {
+    if (r->file && (ferror(r->file) | fclose(r->file)))
+        stop("--loss-file %s could not be written: %s", r->settings->losses, strerror(errno));
     free(r->curve_x);
 }
 
-void report_setup(struct report *r, const struct report_setup *setup)
+/* Elements of the whole model, padding left out. */
+static double all_parameters(const struct gpt_shape *s)
+{
+    const double C = s->width, F = s->mlp, tables = s->untied ? 2 : 1;
+
+    return s->layers * (4 * C * C + 2 * C * F + 9 * C + F) + tables * s->vocabulary * C +
+           (s->positions == GPT_LEARNED ? s->length * C : 0) + 2 * C + (s->embedding_norm ? 2 * C : 0);
+}
+
+static void print_layout(const struct engine *e)
+{
+    static const char *const recompute[] = {"", ", selective recomputation", ", full recomputation"};
+    const struct settings   *s           = e->settings;
+
+    printf("layout    %d rank%s = tensor %ld x pipeline %ld x data %d%s, ZeRO %ld%s; %d thread%s each\n", e->ranks,
+           e->ranks == 1 ? "" : "s", s->tp, s->pp, e->grid.size[HKT_AXIS_DP],
+           s->sequence && s->tp > 1 ? ", sequence parallel" : "", s->zero, recompute[s->recompute], crew_size(),
+           crew_size() == 1 ? "" : "s");
+    if (e->pp) {
+        printf("pipeline  %s, %d stages, %d chunk%s each\n", hkt_pipeline_name(e->schedule.kind), e->schedule.stages,
+               e->chunks, e->chunks == 1 ? "" : "s");
+        (void)hkt_layout_print(stdout, e->layers_of, e->schedule.stages, e->chunks);
+    }
+}
+
+void report_setup(struct report *r, const struct data *d, const char *matrix)
 {
     const struct settings *s = r->settings;
+    const struct engine   *e = r->engine;
 
     if (!r->speaks)
         return;
-    printf("text      %.2f MB, %g %% held out: %s\n", (double)setup->text->size / 1e6, s->held_out,
-           setup->text->origin);
-    printf("model     %.3f million parameters: %ld layers, width %ld, %ld heads, MLP %ld, sequences of %ld bytes\n",
-           (double)setup->model->unpadded / 1e6, s->layers, s->width, s->heads, s->mlp, s->length);
-    printf("step      %ld sequences = %d rank%s x %d micro-batch%s x %ld; matrix products by %s, kernels %s\n",
-           s->global_batch, r->ranks, r->ranks == 1 ? "" : "s", setup->micro_batches,
-           setup->micro_batches == 1 ? "" : "es", s->micro_batch, setup->matrix, kernels->name);
-    if (r->ranks > 1)
-        printf("buckets   %d, of at least %.3g MB, all-reduced %s\n", r->buckets->count, (double)s->bucket_bytes / 1e6,
-               s->overlap ? "during the backward pass" : "after the backward pass");
+    if (d->bytes)
+        printf("text      %.2f MB, %g %% held out: %s\n", (double)d->bytes / 1e6, s->held_out, d->origin);
+    else
+        printf("text      %s\n", d->origin);
+    printf("model     %.3f million parameters: %ld layers, width %ld, %ld heads, MLP %ld, vocabulary %d, sequences of %ld "
+           "tokens\n",
+           all_parameters(&e->shape) / 1e6, s->layers, s->width, s->heads, s->mlp, e->shape.vocabulary, s->length);
+    print_layout(e);
+    printf("step      %ld sequences = %d x %d micro-batch%s x %ld; matrix products by %s, kernels %s\n", s->global_batch,
+           e->grid.size[HKT_AXIS_DP], e->micros, e->micros == 1 ? "" : "es", s->micro_batch, matrix, kernels->name);
+    if (e->dp)
+        printf("buckets   %d, of at least %.3g MB, reduced %s%s%s\n", hkt_buckets_count(hkt_zero_buckets(e->zero)),
+               (double)s->bucket_bytes / 1e6, s->overlap ? "during the backward pass" : "after the backward pass",
+               s->codec ? " in the code " : "", s->codec ? s->codec : "");
     fflush(stdout);
 }
 
@@ -75,37 +113,36 @@ static double hidden(double in_flight, double waited)
 /* "communication 3.1 %, 87 % of it hidden": shares of `seconds`. */
 static void print_communication(const struct report *r, double seconds, double in_flight, double waited)
 {
-    if (r->ranks > 1 && in_flight > 0)
+    if (r->engine->dp && in_flight > 0)
         printf("  communication %.1f %%, %.0f %% of it hidden", 100 * in_flight / seconds, hidden(in_flight, waited));
-}
-
-static double tokens(const struct report *r, long steps)
-{
-    return (double)steps * (double)r->settings->global_batch * (double)r->settings->length;
 }
 
 static void print_line(struct report *r)
 {
-    const double seconds = r->times.steps - r->mark.steps,
-                 loss    = (r->losses - r->mark.loss) / (double)(r->step - r->mark.step);
+    const struct engine_times *t       = &r->engine->times;
+    const double               seconds = t->steps - r->mark.steps,
+                               loss    = (r->losses - r->mark.loss) / (double)(r->step - r->mark.step);
 
-    printf("step %6ld/%ld  loss %.6f  %.3f bits/byte  norm %.3f  lr %.2e  %.0f tokens/s", r->step,
-           r->settings->iterations, loss, loss / bit, r->norm, optimizer_rate(r->settings, r->step),
-           tokens(r, r->step - r->mark.step) / seconds);
-    print_communication(r, seconds, r->buckets->in_flight - r->mark.in_flight, r->buckets->waited - r->mark.waited);
+    printf("step %6ld/%ld  loss %.6f  %.3f bits/token  norm %.3f  lr %.2e  %.0f tokens/s", r->step,
+           r->settings->iterations, loss, loss / bit, r->norm, r->rate, (r->tokens - r->mark.tokens) / seconds);
+    print_communication(r, seconds, t->in_flight - r->mark.in_flight, t->waited - r->mark.waited);
+    if (r->engine->scaler)
+        printf("  loss scale %g", hkt_scaler_scale(r->engine->scaler));
     printf("\n");
     r->mark.step      = r->step;
-    r->mark.steps     = r->times.steps;
-    r->mark.in_flight = r->buckets->in_flight;
-    r->mark.waited    = r->buckets->waited;
+    r->mark.steps     = t->steps;
+    r->mark.in_flight = t->in_flight;
+    r->mark.waited    = t->waited;
     r->mark.loss      = r->losses;
+    r->mark.tokens    = r->tokens;
 }
 
 /* One line that is drawn over and over, cut to the width of the terminal. */
 static void print_bar(struct report *r)
 {
-    const double   now = clock_seconds(), done = (double)r->step / (double)r->settings->iterations;
-    const double   left = (now - r->began) / done * (1 - done), flight = r->buckets->in_flight;
+    const struct engine_times *t = &r->engine->times;
+    const double   now = clock_seconds(), part = (double)(r->step - r->first) / (double)(r->settings->iterations - r->first);
+    const double   left   = (now - r->began) / part * (1 - part);
     struct winsize window = {.ws_col = 80};
     char           bar[BAR + 1], line[256];
     int            n;
@@ -114,30 +151,49 @@ static void print_bar(struct report *r)
         return;
     r->shown = now;
     for (int i = 0; i < BAR; i++)
-        bar[i] = i < (int)(done * BAR) ? '#' : '.';
+        bar[i] = i < (int)(part * BAR) ? '#' : '.';
     bar[BAR] = 0;
-    n        = snprintf(line, sizeof(line), "[%s] %ld/%ld  %d:%02d left  loss %.3f  %.3f bits/byte  %.0f tokens/s", bar,
-                        r->step, r->settings->iterations, (int)left / 60, (int)left % 60, r->loss, r->loss / bit,
-                        tokens(r, r->step) / r->times.steps);
-    if (r->ranks > 1 && flight > 0)
+    n = snprintf(line, sizeof(line), "[%s] %ld/%ld  %d:%02d left  loss %.3f  %.3f bits/token  %.0f tokens/s", bar, r->step,
+                 r->settings->iterations, (int)left / 60, (int)left % 60, r->loss, r->loss / bit, r->tokens / t->steps);
+    if (r->engine->dp && t->in_flight > 0)
         snprintf(line + n, sizeof(line) - (size_t)n, "  communication %.1f %%, %.0f %% hidden",
-                 100 * flight / r->times.steps, hidden(flight, r->buckets->waited));
+                 100 * t->in_flight / t->steps, hidden(t->in_flight, t->waited));
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) || window.ws_col == 0)
         window.ws_col = 80;
     printf("\r%.*s\033[K", window.ws_col - 1, line);
 }
 
-void report_step(struct report *r, double loss, double norm)
+static size_t takes(const struct engine *e)
 {
-    r->loss = loss;
-    r->norm = norm;
-    r->losses += loss;
-    r->curve_x[r->step] = (double)(r->step + 1);
-    r->curve_y[r->step] = loss;
+    hkt_ledger_entry_t entry;
+    size_t             sum = 0;
+
+    for (int kind = 0; kind < HKT_BYTES_CLASSES; kind++)
+        if (hkt_ledger_read(&entry, (hkt_bytes_t)kind, e->ledger) == HKT_OK)
+            sum += entry.takes;
+    return sum;
+}
+
+void report_step(struct report *r, const struct report_entry *entry, const hkt_zero_report_t *update)
+{
+    const long at = r->step - r->first;
+
+    r->loss = entry->loss;
+    r->rate = entry->rate;
+    r->norm = update->norm;
+    r->losses += entry->loss;
+    r->tokens += (double)entry->sequences * (double)r->settings->length;
+    r->skipped += update->skipped;
+    r->curve_x[at] = (double)(r->step + 1);
+    r->curve_y[at] = entry->loss;
     r->step++;
+    if (at < 2)
+        r->takes = takes(r->engine);
+    if (r->file)
+        fprintf(r->file, "step %ld %.17g %.17g%s\n", r->step, entry->loss, update->norm, update->skipped ? " skipped" : "");
     if (r->speaks && r->terminal)
         print_bar(r);
-    else if (r->speaks && (r->step % r->settings->log_interval == 0 || r->step == 1))
+    else if (r->speaks && (r->step % r->settings->log_interval == 0 || at == 0))
         print_line(r);
     if (r->speaks)
         fflush(stdout);
@@ -148,18 +204,20 @@ void report_evaluation(struct report *r, double loss)
     r->held_out                 = loss;
     r->held_x[r->evaluations]   = (double)r->step;
     r->held_y[r->evaluations++] = loss;
+    if (r->file)
+        fprintf(r->file, "eval %ld %.17g 0\n", r->step, loss);
     if (r->speaks)
-        printf("%seval %6ld/%ld  held-out loss %.6f  %.3f bits/byte%s\n", r->terminal ? "\r" : "", r->step,
+        printf("%seval %6ld/%ld  held-out loss %.6f  %.3f bits/token%s\n", r->terminal ? "\r" : "", r->step,
                r->settings->iterations, loss, loss / bit, r->terminal ? "\033[K" : "");
 }
 
 /* Mean of the last steps: one step's loss says little. */
 static double last_loss(const struct report *r)
 {
-    const long count = r->step < r->settings->log_interval ? r->step : r->settings->log_interval;
-    double     sum   = 0;
+    const long all = r->step - r->first, count = all < r->settings->log_interval ? all : r->settings->log_interval;
+    double     sum = 0;
 
-    for (long i = r->step - count; i < r->step; i++)
+    for (long i = all - count; i < all; i++)
         sum += r->curve_y[i];
     return sum / (double)count;
 }
@@ -169,45 +227,105 @@ static void print_share(const char *what, double seconds, double all)
     printf("  %-26s %8.2f s  %5.1f %%\n", what, seconds, 100 * seconds / all);
 }
 
-static void print_table(const struct report *r)
+/* Calls and bytes of every group that this rank is in. */
+static void print_traffic(const struct report *r)
 {
-    const struct times *t      = &r->times;
-    const double        flight = r->buckets->in_flight, waited = r->buckets->waited, loss = last_loss(r);
+    struct engine *e = r->engine;
+    const struct {
+        const char *name;
+        hkt_comm_t *comm;
+    } group[] = {{"tensor-parallel", e->tp}, {"embedding", e->embedding}};
+    hkt_traffic_t traffic, back;
+    const double  steps = (double)(r->step - r->first);
 
-    printf("report    %ld steps, %.0f tokens in %.1f s: %.0f tokens/s; loss %.4f, %.3f bits/byte", r->step,
-           tokens(r, r->step), t->steps, tokens(r, r->step) / t->steps, loss, loss / bit);
+    for (int i = 0; i < 2; i++)
+        if (group[i].comm && hkt_comm_traffic(group[i].comm, NULL, &traffic) == HKT_OK)
+            printf("  %-26s %8.1f calls, %.3f MB a step\n", group[i].name, (double)traffic.calls / steps,
+                   (double)traffic.bytes / steps / 1e6);
+    if (e->dp && hkt_zero_traffic(&traffic, NULL, e->zero) == HKT_OK)
+        printf("  %-26s %8.1f calls, %.3f MB a step\n", "data-parallel", (double)traffic.calls / steps,
+               (double)traffic.bytes / steps / 1e6);
+    if (e->pipeline && hkt_pipeline_traffic(&traffic, &back, e->pipeline) == HKT_OK)
+        printf("  %-26s %8.1f messages, %.3f MB a step\n", "pipeline", (double)(traffic.calls + back.calls) / steps,
+               (double)(traffic.bytes + back.bytes) / steps / 1e6);
+}
+
+static void print_memory(const struct report *r)
+{
+    hkt_ledger_entry_t entry, outside;
+    double             sum = 0;
+
+    printf("  memory of rank 0, MB      ");
+    for (int kind = 0; kind < HKT_BYTES_CLASSES; kind++) {
+        if (hkt_ledger_read(&entry, (hkt_bytes_t)kind, r->engine->ledger) < 0)
+            continue;
+        printf("%s %s %.2f", kind ? "," : "", hkt_bytes_name((hkt_bytes_t)kind), (double)entry.peak / 1e6);
+        sum += (double)entry.peak;
+    }
+    printf(": %.2f\n", sum / 1e6);
+    if (hkt_ledger_read(&outside, HKT_BYTES_OPTIMIZER, r->engine->host) == HKT_OK && outside.peak)
+        printf("  of the host's memory, MB   optimizer %.2f\n", (double)outside.peak / 1e6);
+}
+
+static void print_table(const struct report *r, double bubble)
+{
+    const struct engine_times *t    = &r->engine->times;
+    const double               loss = last_loss(r);
+
+    printf("report    %ld steps, %.0f tokens in %.1f s: %.0f tokens/s; loss %.4f, %.3f bits/token", r->step - r->first,
+           r->tokens, t->steps, r->tokens / t->steps, loss, loss / bit);
     if (isfinite(r->held_out))
-        printf("; held out %.4f, %.3f bits/byte", r->held_out, r->held_out / bit);
+        printf("; held out %.4f, %.3f bits/token", r->held_out, r->held_out / bit);
     printf("\n");
     print_share("forward", t->forward, t->steps);
     print_share("backward", t->backward, t->steps);
-    print_share("waiting for communication", waited, t->steps);
+    print_share("waiting for gradients", t->waited, t->steps);
     print_share("optimizer", t->optimizer, t->steps);
-    if (r->ranks > 1 && flight > 0)
-        printf("  communication in flight    %8.2f s  %5.1f %%, of which %.0f %% hidden behind the backward pass\n",
-               flight, 100 * flight / t->steps, hidden(flight, waited));
-    printf("  matrix products            %8.2f s  %5.1f %%, at %.1f GFLOP/s\n", t->products,
-           100 * t->products / t->steps, t->operations / t->products / 1e9);
-    if (r->step > 2)
-        printf("  page faults after step 2   %8ld\n", t->faults);
+    if (r->engine->dp && t->in_flight > 0)
+        printf("  gradients in flight        %8.2f s  %5.1f %%, of which %.0f %% hidden behind the backward pass\n",
+               t->in_flight, 100 * t->in_flight / t->steps, hidden(t->in_flight, t->waited));
+    if (r->engine->pp)
+        printf("  pipeline: bubble, with messages %.1f %% of the stages' time; %.1f %% by the schedule\n", 100 * bubble,
+               100.0 * (r->engine->schedule.stages - 1) /
+                   (r->engine->schedule.micros * r->engine->chunks + r->engine->schedule.stages - 1));
+    printf("  matrix products            %8.2f s  %5.1f %%, at %.1f GFLOP/s\n", t->products, 100 * t->products / t->steps,
+           t->operations / t->products / 1e9);
+    print_traffic(r);
+    print_memory(r);
+    if (r->skipped)
+        printf("  skipped for overflow       %8ld steps\n", r->skipped);
+    if (r->step > r->first + 2)
+        printf("  memory taken after step 2  %8zu times; page faults %ld\n", takes(r->engine) - r->takes, t->faults);
+}
+
+/* Share of all stages' time in which they did not compute. */
+static double bubble_of(const struct engine *e)
+{
+    double times[2] = {e->times.busy, e->times.pipelined};
+
+    if (!e->pp)
+        return 0;
+    need(hkt_all_reduce(times, times, 2, HKT_FLOAT64, HKT_SUM, e->pp, NULL), "adding the stages' times");
+    return times[1] > 0 ? 1 - times[0] / times[1] : 0;
 }
 
 void report_close(struct report *r)
 {
-    const struct settings *s = r->settings;
+    const struct settings *s      = r->settings;
+    const double           bubble = bubble_of(r->engine);
     char                   subtitle[120];
 
-    if (!r->speaks)
+    if (!r->speaks || r->step == r->first)
         return;
     if (r->terminal)
         printf("\n");
-    print_table(r);
+    print_table(r, bubble);
     fflush(stdout);
     if (!s->plot)
         return;
-    snprintf(subtitle, sizeof(subtitle), "%ld layers, width %ld, %d rank%s", s->layers, s->width, r->ranks,
-             r->ranks == 1 ? "" : "s");
-    plot_write(s->plot, subtitle, (struct curve){r->curve_x, r->curve_y, (size_t)r->step},
+    snprintf(subtitle, sizeof(subtitle), "%ld layers, width %ld, %d rank%s", s->layers, s->width, r->engine->ranks,
+             r->engine->ranks == 1 ? "" : "s");
+    plot_write(s->plot, subtitle, (struct curve){r->curve_x, r->curve_y, (size_t)(r->step - r->first)},
                (struct curve){r->held_x, r->held_y, (size_t)r->evaluations});
     printf("  loss curve in %s\n", s->plot);
 }

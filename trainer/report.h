@@ -4,57 +4,50 @@
 #ifndef TRAINER_REPORT_H
 #define TRAINER_REPORT_H
 
-#include "buckets.h"
-#include "data.h"
-#include "settings.h"
+#include "engine.h"
 
-/* Seconds of this rank, summed over steps. */
-struct times {
-    double steps, forward, backward, optimizer;
-    double products, operations; /* matrix products: seconds and floating-point operations */
-    long   faults;               /* page faults after the second step */
-};
+#include <stdio.h>
 
 struct report {
+    struct engine         *engine;
     const struct settings *settings;
-    const struct buckets  *buckets; /* communication times */
     bool                   speaks, terminal;
-    int                    ranks;
-    long                   step; /* finished steps */
-    struct times           times;
-    double                 began;      /* clock at the first step */
-    double                 loss, norm; /* of the last step */
-    double                 held_out;   /* last evaluation */
-    double                 shown;      /* clock at the last line */
+    long                   first, step; /* steps before this run; and in all */
+    double                 began;       /* clock at the first step */
+    double                 loss, norm, rate;
+    double                 held_out; /* last evaluation */
+    double                 shown;    /* clock at the last line */
+    double                 tokens;   /* of this run */
+    long                   skipped;
+    size_t                 takes; /* times that the ledger gave memory, until the end of step 2 */
     struct {
         long   step;
-        double steps, in_flight, waited, loss;
+        double steps, in_flight, waited, loss, tokens;
     } mark;         /* sums when the last line of the log was written */
     double  losses; /* sum over all steps */
     double *curve_x, *curve_y, *held_x, *held_y;
     int     evaluations;
+    FILE   *file; /* --loss-file */
 };
 
-void report_begin(struct report *report, const struct settings *settings, const struct buckets *buckets, bool speaks);
+void report_begin(struct report *report, struct engine *engine, long first);
 void report_end(struct report *report);
 
 /* The lines before the first step. */
-struct report_setup {
-    const struct model *model;
-    const struct text  *text;
-    const char         *matrix; /* library */
-    int                 micro_batches;
-};
-void report_setup(struct report *report, const struct report_setup *setup);
+void report_setup(struct report *report, const struct data *data, const char *matrix);
 
 /* Of this process so far. */
 long page_faults(void);
 
-/* After a step, whose seconds are already in report->times. */
-void report_step(struct report *report, double loss, double norm);
+/* After a step of so many sequences, whose seconds are already in the engine's times. */
+struct report_entry {
+    double loss, rate;
+    long   sequences;
+};
+void report_step(struct report *report, const struct report_entry *entry, const hkt_zero_report_t *update);
 void report_evaluation(struct report *report, double loss);
 
-/* The table at the end, and the plot. */
+/* The table at the end, and the plot. Collective: stages tell each other how busy they were. */
 void report_close(struct report *report);
 
 #endif

@@ -2,7 +2,6 @@
  * right. */
 #include "sample.h"
 
-#include "random.h"
 #include "stop.h"
 
 #include <math.h>
@@ -11,17 +10,24 @@
 #include <string.h>
 
 /* Draws from softmax(logits / temperature) by walking up to a random share of the sum. */
-static int draw(const float *logits, double temperature, double share)
+static int32_t draw(const float *logits, int vocabulary, double temperature, double share)
 {
-    double most = logits[0], sum = 0, chance[VOCABULARY];
-    int    token = 0;
+    double  most = (double)logits[0], sum = 0;
+    int32_t token = 0;
 
-    for (int i = 1; i < VOCABULARY; i++)
+    for (int i = 1; i < vocabulary; i++)
         most = fmax(most, (double)logits[i]);
-    for (int i = 0; i < VOCABULARY; i++)
-        sum += chance[i] = exp(((double)logits[i] - most) / temperature);
-    for (share *= sum; token < VOCABULARY - 1 && share >= chance[token]; token++)
-        share -= chance[token];
+    for (int i = 0; i < vocabulary; i++)
+        sum += exp(((double)logits[i] - most) / temperature);
+    share *= sum;
+    while (token < vocabulary - 1) {
+        const double chance = exp(((double)logits[token] - most) / temperature);
+
+        if (share < chance)
+            break;
+        share -= chance;
+        token++;
+    }
     return token;
 }
 
@@ -53,22 +59,31 @@ static void print(const uint8_t *bytes, size_t size)
     putchar('\n');
 }
 
-void sample_print(struct model *model, const struct settings *s)
+void sample_print(struct engine *e, const struct data *d)
 {
-    const size_t window = (size_t)model->shape.length, prompt = strlen(s->prompt), size = prompt + (size_t)s->sample;
-    uint8_t     *bytes = malloc(size);
+    const struct settings *s      = e->settings;
+    const hkt_random_t     random = hkt_random_named((uint64_t)s->seed, "sample");
+    const size_t           window = (size_t)s->length;
+    size_t                 count, size;
+    int32_t               *token, *more;
+    char                  *text;
 
-    if (!bytes)
-        stop("out of memory for a sample of %ld bytes", s->sample);
-    memcpy(bytes, s->prompt, prompt);
-    for (size_t i = prompt; i < size; i++) {
-        const size_t       seen  = i < window ? i : window;
-        const struct batch batch = {1, (int)seen, bytes + i - seen, NULL};
+    need(tokenizer_encode(&token, &count, d->tokenizer, s->prompt, strlen(s->prompt)), "reading --prompt");
+    more = realloc(token, (count + (size_t)s->sample) * sizeof(*token));
+    if (!more)
+        stop("out of memory for a sample of %ld tokens", s->sample);
+    token = more;
+    for (long i = 0; i < s->sample; i++, count++) {
+        const size_t seen   = count < window ? count : window;
+        const float *logits = engine_logits(e, token + count - seen, seen);
 
-        model_forward(model, batch);
-        bytes[i] = (uint8_t)draw(model->logits + (seen - 1) * VOCABULARY, s->temperature,
-                                 random_even((uint64_t)s->seed, random_stream("sample"), i));
+        token[count] = draw(logits, e->shape.vocabulary, s->temperature, (double)hkt_random_uniform(random, count));
     }
-    print(bytes, size);
-    free(bytes);
+    need(tokenizer_decode(&text, &size, d->tokenizer, token, count), "writing the sample");
+    if (engine_speaks(e)) {
+        printf("sample    ");
+        print((const uint8_t *)text, size);
+    }
+    free(text);
+    free(token);
 }

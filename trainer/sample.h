@@ -2,10 +2,10 @@
 #ifndef TRAINER_SAMPLE_H
 #define TRAINER_SAMPLE_H
 
-#include "model.h"
-#include "settings.h"
+#include "engine.h"
 
-/* Prints the prompt and --sample-bytes more bytes to stdout. What is not printable UTF-8 is shown as '?'. */
-void sample_print(struct model *model, const struct settings *settings);
+/* Prints the prompt and --sample-tokens more tokens to stdout, on rank 0. What is not printable UTF-8 is shown as '?'.
+ * Collective. */
+void sample_print(struct engine *engine, const struct data *data);
 
 #endif

@@ -28,7 +28,9 @@
       "Calls that move at least this much bypass the caches; 0: by the size of the caches, then by experience.")                         \
     X(RANK, rank, INTEGER, "-1", -1, 1 << 30, "rank", "This process's rank, set by the launcher.")                      \
     X(SIZE, size, INTEGER, "-1", -1, 1 << 30, "ranks", "Number of ranks, set by the launcher.")                         \
-    X(ID, id, TEXT, "", 0, 0, "256 hex digits", "The unique id of the job, set by the launcher.")
+    X(ID, id, TEXT, "", 0, 0, "256 hex digits", "The unique id of the job, set by the launcher.")                       \
+    X(RESTART, restart, INTEGER, "0", 0, 1000000, "attempt",                                                            \
+      "Which attempt of the job this is, 0 for the first; set by hkt-run --restart, for the program to read.")
 
 enum hkt_option_kind { HKT_OPTION_INTEGER, HKT_OPTION_BYTES, HKT_OPTION_SECONDS, HKT_OPTION_TEXT, HKT_OPTION_CHOICE };
 

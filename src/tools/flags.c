@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { LEFT = 31, RIGHT = 100 }; /* columns of -h */
-enum { MAX_FLAGS = 64, LONG_ONLY = 256 /* getopt's value of row i without a letter is LONG_ONLY + i */ };
+enum { MAX_FLAGS = 128, LONG_ONLY = 256 /* getopt's value of row i without a letter is LONG_ONLY + i */ };
 
 int flags_word(const char *words, const char *text)
 {

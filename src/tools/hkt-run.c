@@ -28,10 +28,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TIMED_OUT = 124, MAX_RANKS = 65536, MAX_CPUS = 4096 };
+enum { TIMED_OUT = 124, CANNOT_RUN = 126, MAX_RESTARTS = 1000000, MAX_RANKS = 65536, MAX_CPUS = 4096 };
 
 static struct {
-    long        ranks;
+    long        ranks, restarts;
     bool        tag, keep_going;
     const char *directory;
     double      grace, timeout;
@@ -46,6 +46,8 @@ static const struct flag rows[] = {
     {0, "grace", FLAG_NUMBER, &set.grace, 0, 1e9, "SECONDS",
      "Time the others get to end by themselves when a rank has failed, and again after SIGTERM before SIGKILL."},
     {0, "keep-going", FLAG_ON, &set.keep_going, 0, 0, NULL, "A failed rank does not end the others."},
+    {0, "restart", FLAG_INTEGER, &set.restarts, 0, MAX_RESTARTS, "K",
+     "Starts the whole job again, up to K times, when a rank has failed; HKT_RESTART in its environment counts them."},
     {0, "timeout", FLAG_NUMBER, &set.timeout, 0, 1e9, "SECONDS",
      "Ends the job after this time with exit status 124; 0: never."},
     {0, "bind", FLAG_WORD, &set.bind, 0, 0, "none|core",
@@ -75,6 +77,8 @@ struct job {
     enum phase         phase;
     double             start, deadline; /* of the phase */
     int                interrupts;
+    bool               told;    /* a signal that ends jobs was passed on */
+    long               attempt; /* 0: the first */
     int                terminal; /* -1: none */
     bool               lent;     /* it belongs to the ranks now */
 };
@@ -263,15 +267,18 @@ static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUS
 
 static void block_signals(struct job *job)
 {
-    sigset_t mask;
+    sigset_t mask, before;
 
     sigemptyset(&mask);
     for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
         sigaddset(&mask, passed_on[i]);
     sigaddset(&mask, SIGCHLD);
     sigaddset(&mask, SIGPIPE); /* write() says it */
-    sigprocmask(SIG_BLOCK, &mask, &job->original);
-    job->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    sigprocmask(SIG_BLOCK, &mask, &before);
+    if (job->attempt == 0) {
+        job->original = before;
+        job->signals  = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    }
     sigemptyset(&mask); /* blocked too, but never pending: the terminal is ours to hand on and to write to */
     sigaddset(&mask, SIGTTIN);
     sigaddset(&mask, SIGTTOU);
@@ -289,6 +296,7 @@ static void pass_on(struct job *job, int signal)
     if (signal == SIGCONT && job->lent && tcgetpgrp(job->terminal) == getpgrp())
         tcsetpgrp(job->terminal, job->group.guard);
     kill(-job->group.guard, signal);
+    job->told |= signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
     if (signal == SIGTSTP)
         stop_with_the_ranks(job);
 }
@@ -307,7 +315,8 @@ static void take_signals(struct job *job)
 
 /* ---- the job ----------------------------------------------------------------------------------------------------- */
 
-static void set_environment(void)
+/* Every attempt is a job of its own: what is left of the one before cannot join it. */
+static void set_environment(const struct job *job)
 {
     hkt_unique_id_t id;
     char            text[2 * HKT_UNIQUE_ID_BYTES + 1], number[16];
@@ -327,6 +336,12 @@ static void set_environment(void)
         free(name);
     }
     setenv("HKT_ID", text, 1);
+    if (set.restarts) {
+        char attempt[24];
+
+        snprintf(attempt, sizeof(attempt), "%ld", job->attempt);
+        setenv("HKT_RESTART", attempt, 1);
+    }
     setenv("HKT_SIZE", number, 1);
 }
 
@@ -340,7 +355,7 @@ static void prepare(struct job *job)
         files.rlim_cur = files.rlim_max; /* two pipes a rank */
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    set_environment();
+    set_environment(job);
     block_signals(job);
     job->pid = calloc((size_t)set.ranks, sizeof(*job->pid));
     if (!job->pid || job->signals < 0 || run_group_open(&job->group) ||
@@ -361,13 +376,14 @@ static void start(struct job *job, char **argv)
                                       .cpu       = ncpus ? cpus[r % ncpus] : -1,
                                       .output    = job->output,
                                       .directory = set.directory,
+                                      .append    = job->attempt > 0,
                                       .signals   = &job->original};
 
         job->pid[r] = run_rank_start(&job->group, &rank);
         if (job->pid[r] < 0) {
             job->pid[r] = 0;
             say(job, "cannot start rank %d of %ld: %s", r, set.ranks, strerror(errno));
-            decide(job, EXIT_WITH(126));
+            decide(job, EXIT_WITH(CANNOT_RUN));
             enter(job, TERMINATED);
             return;
         }
@@ -395,19 +411,34 @@ static void supervise(struct job *job)
     free(fds);
 }
 
+/* What is signalled while nothing runs waits for the next attempt's first look; `after`: the mask when all is over. */
+static void clean_up(struct job *job, const sigset_t *after)
+{
+    if (job->lent && tcgetpgrp(job->terminal) == job->group.guard)
+        tcsetpgrp(job->terminal, getpgrp());
+    run_group_close(&job->group); /* with it what the ranks have left behind */
+    if (job->output) {
+        sigprocmask(SIG_SETMASK, after, NULL); /* a reader that has stopped can be interrupted */
+        run_output_close(job->output);
+    }
+    free(job->pid);
+}
+
+/* A rank has failed by itself, and there are attempts left. */
+static bool starts_again(const struct job *job)
+{
+    const int code = WIFEXITED(job->status) ? WEXITSTATUS(job->status) : 0;
+
+    return job->decided && !job->told && job->attempt < set.restarts && code != TIMED_OUT && code != CANNOT_RUN &&
+           code != CANNOT_RUN + 1 /* no such program */;
+}
+
 static int finish(struct job *job)
 {
     sigset_t after = job->original;
 
     sigaddset(&after, SIGPIPE);
-    if (job->lent && tcgetpgrp(job->terminal) == job->group.guard)
-        tcsetpgrp(job->terminal, getpgrp());
-    run_group_close(&job->group); /* with it what the ranks have left behind */
-    if (job->output) {
-        sigprocmask(SIG_SETMASK, &after, NULL); /* a reader that has stopped can be interrupted */
-        run_output_close(job->output);
-    }
-    free(job->pid);
+    clean_up(job, &after);
     if (WIFEXITED(job->status))
         return WEXITSTATUS(job->status);
     if (job->interrupts && WTERMSIG(job->status) == SIGINT) { /* dies of it too, so that a shell script ends */
@@ -416,6 +447,18 @@ static int finish(struct job *job)
         raise(SIGINT);
     }
     return 128 + WTERMSIG(job->status);
+}
+
+static void again(struct job *job)
+{
+    const struct job next = {.terminal = job->terminal,
+                             .start    = job->start,
+                             .signals  = job->signals,
+                             .original = job->original,
+                             .attempt  = job->attempt + 1};
+
+    clean_up(job, &job->original);
+    *job = next;
 }
 
 int main(int argc, char **argv)
@@ -429,8 +472,13 @@ int main(int argc, char **argv)
         flags_fail(&flags, "the program is missing");
     if (set.tag && set.directory)
         flags_fail(&flags, "--tag and --output exclude each other");
-    prepare(&job);
-    start(&job, argv + first);
-    supervise(&job);
-    return finish(&job);
+    for (;;) {
+        prepare(&job);
+        start(&job, argv + first);
+        supervise(&job);
+        if (!starts_again(&job))
+            return finish(&job);
+        say(&job, "starting the job again, %ld of %ld", job.attempt + 1, set.restarts);
+        again(&job);
+    }
 }

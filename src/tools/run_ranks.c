@@ -87,7 +87,7 @@ static void redirect(const struct run_group *group, const struct run_rank *rank)
         run_output_attach(rank->output, rank->rank);
     if (rank->directory) {
         snprintf(path, sizeof(path), "%s/rank-%d.txt", rank->directory, rank->rank);
-        fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
+        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | (rank->append ? 0 : O_TRUNC), 0666);
         if (fd < 0)
             give_up(group, rank->rank, path);
         dup2(fd, STDOUT_FILENO);

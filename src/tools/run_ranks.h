@@ -36,6 +36,7 @@ struct run_rank {
     int                cpu;       /* to run on; -1: any */
     struct run_output *output;    /* NULL: inherits stdout and stderr */
     const char        *directory; /* output goes to a file there; or NULL */
+    bool               append;    /* behind what that holds */
     const sigset_t    *signals;   /* mask it starts with */
 };
 

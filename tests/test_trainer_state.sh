@@ -1,0 +1,90 @@
+#!/bin/sh
+# Proves that checkpoints bring a run back: 10 + 10 steps are 20 bit for bit (dropout on, cases C15, C16), any layout goes on from what any
+# other has saved (C17), a job whose rank is killed is started again by hkt-run and ends with the same bits, saves beside the training are the
+# same, a sample does not depend on the layout; and that fp16, bf16, codecs and a ramping batch train.
+set -eu
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+text=${srcdir:-.}/trainer
+tiny="--data-path $text --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --micro-batch-size 1 --global-batch-size 8
+    --init-method-std 0.1 --train-iters 20 --lr-warmup-iters 5 --log-interval 100 --eval-interval 0 --sample-tokens 0 --threads 1 --seed 7
+    --hidden-dropout 0.1 --attention-dropout 0.1"
+pp='--pipeline-model-parallel-size' tp='--tensor-model-parallel-size'
+
+# train RANKS LOSSES [flags]
+train() {
+    ranks=$1 losses=$2
+    shift 2
+    # shellcheck disable=SC2086
+    ./hkt-run -n "$ranks" ./hkt-train $tiny --loss-file "$scratch/$losses" "$@" >"$scratch/said" 2>&1 ||
+        { tail -n 20 "$scratch/said"; echo "FAIL: $ranks ranks, $*"; exit 1; }
+}
+fail() { echo "FAIL: $*"; exit 1; }
+
+# Resume, on the layout that saved and on others.
+train 1 whole
+tail -n 10 "$scratch/whole" >"$scratch/rest"
+train 1 half --exit-interval 10 --save "$scratch/one"
+train 1 again --load "$scratch/one"
+cmp "$scratch/rest" "$scratch/again" || fail "10 + 10 steps are not 20"
+train 2 again --load "$scratch/one" $pp 2
+cmp "$scratch/rest" "$scratch/again" || fail "10 steps of one process and 10 of two stages are not 20"
+train 4 half $tp 2 --sequence-parallel --zero-stage 3 --exit-interval 10 --save "$scratch/four" --async-save --save-interval 4 --keep-checkpoints 0
+for layout in "1" "2 $pp 2 --zero-stage 0" "8 $tp 4 $pp 2" "2 --zero-stage 1 --optimizer-tier file --optimizer-file $scratch/optimizer"; do
+    # shellcheck disable=SC2086
+    set -- $layout
+    ranks=$1
+    shift
+    train "$ranks" again --load "$scratch/four" "$@"
+    paste -d ' ' "$scratch/rest" "$scratch/again" | awk '{ d = ($3 - $7) / $3; if (d > 1e-5 || d < -1e-5 || $2 != $6) exit 1; n++ } END { exit n != 10 }' ||
+        fail "4 ranks saved, $layout went on otherwise"
+done
+train 4 again $tp 2 --sequence-parallel --zero-stage 3 --load "$scratch/four" --ckpt-step 8 --train-iters 12 --lr-decay-iters 20
+[ "$(head -n 1 "$scratch/again" | cut -d ' ' -f 2)" = 9 ] || fail "--ckpt-step 8 does not go on with step 9"
+
+# A rank is killed when step 4 is on disk; the job is started again and ends as if nothing had been. Nothing that is saved is lost.
+cat >"$scratch/killed.sh" <<'END'
+if [ "$HKT_RESTART" = 0 ] && [ "$HKT_RANK" = 1 ]; then
+    "$@" &
+    until [ -e "$FOLDER/step-0000000004" ]; do sleep 0.01; done
+    kill -9 $! && exit 9
+fi
+exec "$@"
+END
+# shellcheck disable=SC2086
+FOLDER=$scratch/killed ./hkt-run -n 2 --restart 2 sh "$scratch/killed.sh" ./hkt-train $tiny --train-iters 100 --lr-decay-iters 20 $pp 2 --save "$scratch/killed" \
+    --load "$scratch/killed" --save-interval 4 --loss-file "$scratch/again" >"$scratch/said" 2>&1 || { cat "$scratch/said"; fail "the job was not brought back"; }
+grep -q 'starting the job again, 1 of 2' "$scratch/said" || { cat "$scratch/said"; fail "the job was not started again"; }
+grep -q '^loaded .*step' "$scratch/said" || { cat "$scratch/said"; fail "it did not go on from a checkpoint"; }
+train 2 whole100 --train-iters 100 --lr-decay-iters 20 $pp 2
+tail -n "$(wc -l <"$scratch/again")" "$scratch/whole100" | cmp - "$scratch/again" ||
+    fail "the job that was brought back has other losses"
+
+# A sample is the same on every layout, and needs what it is made from.
+for layout in "1" "2 $pp 2" "4 $tp 4 --sequence-parallel" "2 --zero-stage 3"; do
+    # shellcheck disable=SC2086
+    set -- $layout
+    ranks=$1
+    shift
+    train "$ranks" none "$@" --load "$scratch/one" --generate --sample-tokens 50
+    grep -a -A 100 '^sample' "$scratch/said" >"$scratch/sample"
+    [ -e "$scratch/first" ] || cp "$scratch/sample" "$scratch/first"
+    cmp "$scratch/first" "$scratch/sample" || fail "$layout writes another sample"
+done
+if ./hkt-train $tiny --load "$scratch/one" --num-attention-heads 8 >"$scratch/said" 2>&1 || ! grep -q 'the checkpoint has 4 heads' "$scratch/said"; then
+    fail "a checkpoint of another model was loaded"
+fi
+
+# Other numbers.
+for flags in --bf16 --fp16 "--codec int8" "--rampup-batch-size 4,4,24" "--fp16 --loss-scale 1024"; do
+    # shellcheck disable=SC2086
+    train 2 other $flags
+    awk '$1 == "step" { loss[$2] = $3 } END { exit !(loss[20] < 0.8 * loss[1]) }' "$scratch/other" || fail "the loss does not fall with $flags"
+done
+train 2 other --fp16 --initial-loss-scale 4294967296 --hysteresis 1 # overflows, is halved until it fits
+grep -q skipped "$scratch/other" || fail "no step overflowed"
+! tail -n 2 "$scratch/other" | grep -q skipped || fail "the scale did not come down"
+train 2 half --fp16 --exit-interval 10 --save "$scratch/fp16" --initial-loss-scale 4294967296 --hysteresis 1
+train 2 again --fp16 --load "$scratch/fp16" --initial-loss-scale 4294967296 --hysteresis 1
+tail -n 10 "$scratch/other" | cmp - "$scratch/again" || fail "10 + 10 steps in fp16 are not 20"
+echo "PASS"
