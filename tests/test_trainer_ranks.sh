@@ -55,5 +55,5 @@ fi
 
 # The manual page has every flag and no other.
 ./hkt-train --help | grep -o -e '^ *-.*' | grep -o -e '--[a-z0-9-]*' | sort -u >"$scratch/help"
-sed 's/\\-/-/g' "${srcdir:-.}/docs/man/hkt-train.1" | grep '^\.B' | grep -o -e '--[a-z0-9-]*' | sort -u >"$scratch/page"
+sed 's/\\-/-/g' "${srcdir:-.}/docs/man/hkt-train.1" | grep '^\.B -' | grep -o -e '--[a-z0-9-]*' | sort -u >"$scratch/page"
 diff "$scratch/help" "$scratch/page" || { echo "FAIL: docs/man/hkt-train.1 differs from --help"; exit 1; }
