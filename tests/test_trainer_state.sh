@@ -75,6 +75,25 @@ if ./hkt-train $tiny --load "$scratch/one" --num-attention-heads 8 >"$scratch/sa
     fail "a checkpoint of another model was loaded"
 fi
 
+# Token files with packed documents, and a model that comes from elsewhere: its loss is that of the run that it was exported from.
+cat "$text"/*.c >"$scratch/text.txt"
+./hkt-data train-tokenizer -o "$scratch/bpe" --vocab-size 500 "$scratch/text.txt" >/dev/null
+./hkt-data tokenize -o "$scratch/tokens" --vocab-file "$scratch/bpe/vocab.json" --merge-file "$scratch/bpe/merges.txt" --document paragraph --append-eod \
+    "$scratch/text.txt" >/dev/null
+packed="--data-path $scratch/tokens --tokenizer bpe:$scratch/bpe --reset-position-ids --reset-attention-mask --eod-mask-loss"
+# shellcheck disable=SC2086
+train 1 packed $packed --eval-interval 20 --eval-iters 2 --save "$scratch/exported"
+# shellcheck disable=SC2086
+train 4 again $packed --eval-interval 20 --eval-iters 2 $tp 2 $pp 2 --sequence-parallel
+paste -d ' ' "$scratch/packed" "$scratch/again" | awk '{ d = ($3 - $7) / $3; if (d > 1e-5 || d < -1e-5) exit 1; n++ } END { exit n != 21 }' ||
+    fail "packed documents train another model on 4 ranks"
+./hkt-data export -o "$scratch/model.safetensors" "$scratch/exported" >/dev/null
+./hkt-data import -o "$scratch/imported" --num-attention-heads 4 "$scratch/model.safetensors" >/dev/null
+# shellcheck disable=SC2086
+train 2 again $packed --load "$scratch/imported" --train-iters 1 --lr 0 --min-lr 0 --eval-interval 1 --eval-iters 2 $tp 2
+[ "$(tail -n 1 "$scratch/packed" | cut -d ' ' -f 3 | cut -c 1-7)" = "$(tail -n 1 "$scratch/again" | cut -d ' ' -f 3 | cut -c 1-7)" ] ||
+    fail "an imported model has another loss"
+
 # Other numbers.
 for flags in --bf16 --fp16 "--codec int8" "--rampup-batch-size 4,4,24" "--fp16 --loss-scale 1024"; do
     # shellcheck disable=SC2086

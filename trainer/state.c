@@ -64,7 +64,8 @@ void state_begin(struct state *s, struct engine *e)
             s->piece[s->count++] = piece_of(tensor_of(e, held.parameter), &held, kind);
     }
     if (e->settings->save && e->settings->async)
-        need(hkt_saver_create(&s->saver, e->world, e->settings->save, (int)e->settings->keep, e->ledger), "--async-save");
+        need(hkt_saver_create(&s->saver, e->world, e->settings->save, (int)e->settings->keep, e->ledger),
+             "--async-save");
 }
 
 void state_end(struct state *s)
@@ -94,7 +95,8 @@ static void move(struct state *s, int how)
 
         need(hkt_zero_piece(&held, (int)(i / HKT_ZERO_KINDS), e->zero), "moving state");
         if (how == FETCH) {
-            need(hkt_ledger_take(&memory, held.count * sizeof(float), HKT_BYTES_OTHER, false, e->ledger), "a checkpoint");
+            need(hkt_ledger_take(&memory, held.count * sizeof(float), HKT_BYTES_OTHER, false, e->ledger),
+                 "a checkpoint");
             p->data = memory;
             need(hkt_zero_get(p->data, held.parameter, kind, held.first, held.count, e->zero), "reading the state");
             continue;
@@ -176,17 +178,29 @@ static uint64_t number(const hkt_checkpoint_t *c, const char *key, uint64_t othe
     return value ? strtoull(value, NULL, 10) : otherwise;
 }
 
-/* A model that was imported has weights only. */
+/* A token table has its true rows only in a model that was imported; the padding keeps its zeros. */
+static hkt_piece_t without_padding(const hkt_piece_t *piece, const struct engine *e)
+{
+    const size_t words = (size_t)e->shape.vocabulary, end = words * piece->shape[1], from = piece->begin + piece->first;
+    hkt_piece_t  p = *piece;
+
+    if (strcmp(p.name, "wte.weight") != 0 && strcmp(p.name, "lm_head.weight") != 0)
+        return p;
+    p.shape[0] = words;
+    p.count    = from >= end ? 0 : p.count < end - from ? p.count : end - from;
+    return p;
+}
+
+/* Such a model has weights only; moments stay zero. */
 static void read_weights(struct state *s, hkt_checkpoint_t *c)
 {
-    size_t n = 0;
+    for (size_t i = 0; i < s->count; i += HKT_ZERO_KINDS) {
+        hkt_piece_t p = without_padding(&s->piece[i], s->engine);
 
-    for (size_t i = 0; i < s->count; i += HKT_ZERO_KINDS)
-        s->piece[i].kind = HKT_PIECE_WEIGHT;
-    for (size_t i = 0; i < s->count; i += HKT_ZERO_KINDS) /* moments stay zero */
-        need(hkt_checkpoint_read(&s->piece[i], 1, c), "loading weights");
-    for (size_t i = 0; i < s->count; i += HKT_ZERO_KINDS, n++)
-        s->piece[i].kind = HKT_PIECE_MASTER;
+        p.kind = HKT_PIECE_WEIGHT;
+        if (p.count > 0)
+            need(hkt_checkpoint_read(&p, 1, c), "loading weights");
+    }
 }
 
 static void load_scaler(struct engine *e, const hkt_checkpoint_t *c)
