@@ -2,7 +2,7 @@
 # The tools as a user meets them: hkt-run, hkt-perf, hkt-info and their manual pages. Each test says what it proves. Nothing here waits
 # for time to pass, only for a condition, with a deadline.
 set -u
-unset HKT_RANK HKT_SIZE HKT_ID HKT_LOG
+unset HKT_RANK HKT_SIZE HKT_ID HKT_RESTART HKT_LOG
 src=${srcdir:-.}
 run="${TOOL_RUN:-./hkt-run} --timeout 120" perf=${TOOL_PERF:-./hkt-perf} info=${TOOL_INFO:-./hkt-info}
 dir=$(mktemp -d) || exit 1
@@ -74,6 +74,15 @@ equal "$(cut -d' ' -f1 "$dir/out" | sort | tr '\n' ' ')" "0 1 2 3 4 " "ranks"
 equal "$(cut -d' ' -f2 "$dir/out" | sort -u)" 5 "sizes"
 equal "$(cut -d' ' -f3 "$dir/out" | sort -u | wc -l)" 1 "number of ids"
 equal "$(sed -n '1s/.* //p' "$dir/out" | tr -d '\n' | wc -c)" 256 "digits"
+
+proves "a job whose rank dies is started again as a new one, so often as was asked, and not when it cannot start or was told to end"
+expect 0 $run -n 2 --restart 3 sh -c 'echo $HKT_RESTART $HKT_ID; [ $HKT_RESTART = 2 ] || [ $HKT_RANK = 0 ] || kill -9 $$'
+equal "$(cut -d' ' -f1 "$dir/out" | sort -u | tr '\n' ' ')" "0 1 2 " "attempts"
+equal "$(cut -d' ' -f2 "$dir/out" | sort -u | wc -l)" 3 "number of ids"
+said err 'starting the job again, 2 of 3'
+expect 137 $run -n 2 --restart 1 sh -c '[ $HKT_RANK = 0 ] || kill -9 $$'
+expect 127 $run -n 1 --restart 3 /nonexistent/program
+not_said err again
 
 proves "the exit status is that of the rank that failed first, which is named"
 expect 3 $run -n 3 sh -c '[ $HKT_RANK != 1 ] || exit 3; exec sleep 30'
