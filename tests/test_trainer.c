@@ -1,5 +1,5 @@
-/* test_trainer.c -- what the trainer has beside the model, without ranks: loops against finite differences with every set
- * of kernels that this processor can run, the learning rate, flags from a file, and what sequences a step sees.
+/* test_trainer.c -- what the trainer has beside the model, without ranks: loops against finite differences with every
+ * set of kernels that this processor can run, the learning rate, flags from a file, and what sequences a step sees.
  */
 #include "batches.h"
 #include "data.h"
@@ -276,14 +276,15 @@ END_TEST
 /* Flags come from a file, and those of the command line win. */
 START_TEST(a_file_has_flags)
 {
-    char            path[] = "/tmp/hkt-settings-XXXXXX", name[] = "hkt-train", flag[] = "--config", lr[] = "--lr", rate[] = "0.5";
-    char           *words[] = {name, flag, path, lr, rate, NULL};
-    const int       fd = mkstemp(path);
+    char  path[] = "/tmp/hkt-settings-XXXXXX", name[] = "hkt-train", flag[] = "--config", lr[] = "--lr", rate[] = "0.5";
+    char *words[]        = {name, flag, path, lr, rate, NULL};
+    const int       fd   = mkstemp(path);
     FILE           *file = fdopen(fd, "w");
     struct settings s;
 
     fputs("# a comment\n--num-layers 7\nhidden-size = 96  # another\n\nlr 0.25\nsequence-parallel\nprompt = a b \n"
-          "num-attention-heads=6\n", file);
+          "num-attention-heads=6\n",
+          file);
     fclose(file);
     settings_parse(&s, 5, words);
     ck_assert_int_eq(s.layers, 7);
@@ -298,9 +299,9 @@ END_TEST
 
 int main(void)
 {
-    const int all    = kernels_usable();
-    Suite    *suite  = suite_create("trainer");
-    TCase    *loops  = tcase_create("loops"), *rest = tcase_create("rest");
+    const int all   = kernels_usable();
+    Suite    *suite = suite_create("trainer");
+    TCase    *loops = tcase_create("loops"), *rest = tcase_create("rest");
     SRunner  *runner = srunner_create(suite);
     int       failed;
 

@@ -19,7 +19,8 @@ void batches_begin(struct batches *b, const struct settings *s, int most)
     b->sequence = b->memory + all;
     if (!b->memory || !b->batch)
         stop("out of memory for %d micro-batches", most);
-    memset(b->memory, 0, (all + (size_t)s->length + 1) * sizeof(*b->memory)); /* every page is there before the first step */
+    memset(b->memory, 0,
+           (all + (size_t)s->length + 1) * sizeof(*b->memory)); /* every page is there before the first step */
 }
 
 void batches_end(struct batches *b)

@@ -100,9 +100,9 @@ static void open_indexed(struct data *d, const struct settings *s, hkt_comm_t *c
                                         .cache  = s->data_cache};
     struct samples_description last  = first;
 
-    last.first        = first.last;
-    last.last         = indexed_document(d->indexed, documents);
-    last.wanted       = 0;
+    last.first  = first.last;
+    last.last   = indexed_document(d->indexed, documents);
+    last.wanted = 0;
     need(samples_open(&d->training, d->indexed, &first, comm), "the samples of --data-path");
     need(samples_open(&d->held_out, d->indexed, &last, comm), "the held-out samples of --data-path");
     snprintf(d->origin, sizeof(d->origin), "%s.bin, %zu documents, %llu tokens, %llu epochs", s->data_path, documents,
@@ -173,9 +173,8 @@ void data_sequence(int32_t *tokens, const struct data *d, uint64_t index)
 
 void data_held_out(int32_t *tokens, const struct data *d, uint64_t index, uint64_t count)
 {
-    const size_t room =
-        d->indexed ? samples_count(d->held_out) - 1 : d->text.size - d->text.train - (d->length + 1);
-    const uint64_t at = count > 1 ? room * index / (count - 1) : 0;
+    const size_t   room = d->indexed ? samples_count(d->held_out) - 1 : d->text.size - d->text.train - (d->length + 1);
+    const uint64_t at   = count > 1 ? room * index / (count - 1) : 0;
 
     if (d->indexed)
         samples_get(tokens, d->held_out, at, d->end);

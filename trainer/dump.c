@@ -41,7 +41,8 @@ static void dump_all(FILE *file, struct engine *e, const char *prefix, bool grad
                 continue;
             need(hkt_zero_weight(&weight, e->part[i].first + k, e->zero), "dumping weights");
             if (gradients)
-                need(hkt_buckets_reduced(&reduced, e->part[i].first + k, hkt_zero_buckets(e->zero)), "dumping gradients");
+                need(hkt_buckets_reduced(&reduced, e->part[i].first + k, hkt_zero_buckets(e->zero)),
+                     "dumping gradients");
             write_tensor(file, prefix, t, gradients ? reduced.values : weight);
         }
 }

@@ -70,8 +70,8 @@ static void check_batch(struct broken *b, struct engine *e)
     struct settings  *s     = (struct settings *)e->settings;
     const int         dp    = e->grid.size[HKT_AXIS_DP];
     const long        share = s->global_batch / dp, wanted = s->micro_batch ? s->micro_batch : 1;
-    const struct ramp ramp  = {s->rampup ? (uint64_t)s->ramp_start : (uint64_t)s->global_batch, (uint64_t)s->ramp_step,
-                               (uint64_t)s->global_batch, (uint64_t)s->ramp_samples};
+    const struct ramp ramp = {s->rampup ? (uint64_t)s->ramp_start : (uint64_t)s->global_batch, (uint64_t)s->ramp_step,
+                              (uint64_t)s->global_batch, (uint64_t)s->ramp_samples};
 
     if (!holds(b, ramp_check(&ramp, (uint64_t)wanted, (uint64_t)dp)))
         return;
@@ -116,9 +116,10 @@ static void check(struct engine *e)
         check_batch(&b, e);
     holds(&b, gpt_check(&options, (int)s->tp));
     check_layers(&b, e);
-    holds(&b, refuse(s->reduce == 1 && s->pp > 1,
-                     "--grad-reduce each needs --pipeline-model-parallel-size 1: stages have several micro-batches under "
-                     "way; once does"));
+    holds(&b,
+          refuse(s->reduce == 1 && s->pp > 1,
+                 "--grad-reduce each needs --pipeline-model-parallel-size 1: stages have several micro-batches under "
+                 "way; once does"));
     holds(&b, refuse(s->reduce == 1 && s->bitwise, "--grad-reduce each and --bitwise-layouts exclude each other"));
     holds(&b, refuse(s->codec && (s->bitwise || s->fp16), "--codec goes with neither --bitwise-layouts nor --fp16"));
     holds(&b, refuse(options.slices > 0 && options.slices % s->tp != 0,
@@ -233,13 +234,12 @@ static void make_parts(struct engine *e)
 /* The group of tensor t: embedding, a layer, or what stands behind the layers; they are numbered as they come. */
 static bool begins_group(const struct gpt_tensor *t, const struct gpt_tensor *before)
 {
-    const char *a = t->name, *b = before->name;
-    size_t      n;
+    const char *a = t->name, *b = before->name, *dot = strchr(a, '.');
 
     if (strncmp(a, "h.", 2) != 0)
         return strncmp(b, "h.", 2) == 0;
-    n = strcspn(a + 2, ".") + 3;
-    return strncmp(a, b, n) != 0;
+    dot = strchr(dot + 1, '.'); /* behind the layer's number */
+    return !dot || strncmp(a, b, (size_t)(dot - a) + 1) != 0;
 }
 
 static void list_parameters(struct engine *e)
@@ -272,16 +272,16 @@ static void find_originals(struct engine *e)
 
 static void make_optimizer(struct engine *e)
 {
-    const struct settings *s      = e->settings;
-    hkt_zero_config_t      c      = HKT_ZERO_CONFIG_INIT;
-    const hkt_type_t       type   = s->fp16 ? HKT_FLOAT16 : HKT_FLOAT32;
+    const struct settings *s    = e->settings;
+    hkt_zero_config_t      c    = HKT_ZERO_CONFIG_INIT;
+    const hkt_type_t       type = s->fp16 ? HKT_FLOAT16 : HKT_FLOAT32;
     char                   path[512];
 
     list_parameters(e);
-    e->each               = s->reduce == 1 || (s->zero >= 2 && e->micros == 1 && !e->pp && !s->bitwise && !s->fp16 && !s->rampup);
-    c.stage               = (int)s->zero;
-    c.weight              = type;
-    c.reduce              = e->each ? HKT_REDUCE_EACH : HKT_REDUCE_ONCE;
+    e->each  = s->reduce == 1 || (s->zero >= 2 && e->micros == 1 && !e->pp && !s->bitwise && !s->fp16 && !s->rampup);
+    c.stage  = (int)s->zero;
+    c.weight = type;
+    c.reduce = e->each ? HKT_REDUCE_EACH : HKT_REDUCE_ONCE;
     c.buckets.bytes       = s->bucket_bytes;
     c.buckets.first_bytes = s->bucket_bytes;
     c.buckets.type        = type;
@@ -389,7 +389,7 @@ void engine_begin(struct engine *e, struct settings *s, int vocabulary, hkt_comm
     floats = floats < (size_t)vocabulary ? (size_t)vocabulary : floats; /* logits travel there, too */
     for (int i = 0; i < 2; i++)
         e->boundary[i] = take(e, floats, HKT_BYTES_ACTIVATION);
-    e->padded      = (int32_t *)(void *)take(e, 3 * (size_t)s->length, HKT_BYTES_OTHER);
+    e->padded = (int32_t *)(void *)take(e, 3 * (size_t)s->length, HKT_BYTES_OTHER);
     make_parts(e);
     make_optimizer(e);
     make_scaler(e);

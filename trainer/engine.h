@@ -30,10 +30,10 @@ enum engine_mode { ENGINE_LOSS, ENGINE_FORWARD, ENGINE_BACKWARD };
 /* Seconds, summed over steps. */
 struct engine_times {
     double forward, backward, optimizer, steps;
-    double in_flight, waited;   /* gradients: being reduced, and nothing else to do but wait for that */
-    double busy, pipelined;     /* stages: in computation, and in all */
+    double in_flight, waited;    /* gradients: being reduced, and nothing else to do but wait for that */
+    double busy, pipelined;      /* stages: in computation, and in all */
     double products, operations; /* matrix products: seconds and floating-point operations */
-    long   faults;              /* page faults after the second step */
+    long   faults;               /* page faults after the second step */
 };
 
 struct engine {
@@ -57,13 +57,13 @@ struct engine {
     hkt_scaler_t          *scaler; /* NULL: losses are not scaled */
     bool                   each;   /* gradients are reduced for every micro-batch */
     enum engine_mode       mode;
-    struct batches        *batches; /* of the step under way */
-    int                    micro;    /* of the pass under way */
-    double                *loss;    /* of its micro-batches */
-    double                 scale;   /* of its gradients */
-    uint64_t               step;    /* its number, from 1: the caller's to set, dropout depends on it */
+    struct batches        *batches;     /* of the step under way */
+    int                    micro;       /* of the pass under way */
+    double                *loss;        /* of its micro-batches */
+    double                 scale;       /* of its gradients */
+    uint64_t               step;        /* its number, from 1: the caller's to set, dropout depends on it */
     float                 *boundary[2]; /* between parts without a pipeline: activations, gradients */
-    int32_t               *padded;  /* tokens, positions and starts for engine_logits() */
+    int32_t               *padded;      /* tokens, positions and starts for engine_logits() */
     struct engine_times    times;
 };
 
@@ -77,15 +77,17 @@ uint64_t engine_place(const struct engine *engine, int micros);
 
 bool engine_speaks(const struct engine *engine); /* rank 0 */
 
-/* A step has two halves. The passes over `batches` (all micro-batches of this rank): the mean loss over the tokens of the
- * global batch, the same on every rank, and gradients reduced. Then the update of the weights, with a learning rate. */
+/* A step has two halves. The passes over `batches` (all micro-batches of this rank): the mean loss over the tokens of
+ * the global batch, the same on every rank, and gradients reduced. Then the update of the weights, with a learning
+ * rate. */
 double engine_passes(struct engine *engine, struct batches *batches);
 void   engine_update(hkt_zero_report_t *report, struct engine *engine, double rate);
 
 /* Sum of the losses of all ranks' batches, and of the predictions that count. */
 void engine_evaluate(double sum[2], struct engine *engine, struct batches *batches);
 
-/* Logits (vocabulary) behind the last of `count` tokens, the same on all ranks; count is at most the sequence length. */
+/* Logits (vocabulary) behind the last of `count` tokens, the same on all ranks; count is at most the sequence length.
+ */
 const float *engine_logits(struct engine *engine, const int32_t *token, size_t count);
 
 /* ---- inside */

@@ -105,8 +105,8 @@ int engine_hook_release(void *arg, int first, int count)
 static float *add_to_tree(struct part *p, const struct gpt_tensor *t, size_t floats, int micro)
 {
     const size_t stride = gpt_floats(p->gpt);
-    float       *value  = t->gradient, *at = p->sum + t->offset;
-    int          level  = 0;
+    float       *value = t->gradient, *at = p->sum + t->offset;
+    int          level = 0;
 
     for (; micro >> level & 1; level++, at += stride)
         for (size_t i = 0; i < floats; i++)
@@ -146,8 +146,7 @@ static int hand_over(struct part *p, int tensor)
         return HKT_OK;
     if (p->sum)
         close_tree(t->gradient, p, t, floats, e->batches->count);
-    if (p->gradient &&
-        (rc = hkt_buckets_add(hkt_zero_buckets(e->zero), at, 0, t->gradient, floats, HKT_FLOAT32)) < 0)
+    if (p->gradient && (rc = hkt_buckets_add(hkt_zero_buckets(e->zero), at, 0, t->gradient, floats, HKT_FLOAT32)) < 0)
         return rc;
     return hkt_zero_ready(e->zero, at);
 }

@@ -26,11 +26,11 @@ struct ends {
 
 static int forward(struct engine *e, int part, int micro, struct ends ends)
 {
-    struct part            *p     = &e->part[part];
-    const double            start = clock_seconds();
-    const struct gpt_batch  batch = batch_of(e, p, micro);
-    const struct gpt_ends   to    = {ends.in, ends.out, e->mode == ENGINE_LOSS ? GPT_LOSS : GPT_TRAIN, &e->loss[micro]};
-    int                     rc;
+    struct part           *p     = &e->part[part];
+    const double           start = clock_seconds();
+    const struct gpt_batch batch = batch_of(e, p, micro);
+    const struct gpt_ends  to    = {ends.in, ends.out, e->mode == ENGINE_LOSS ? GPT_LOSS : GPT_TRAIN, &e->loss[micro]};
+    int                    rc;
 
     e->micro = micro;
     rc       = gpt_forward(p->gpt, micro % p->slots, &batch, &to);
@@ -124,9 +124,9 @@ static void run_pipeline(struct engine *e)
 
 static void run_here(struct engine *e, int micro)
 {
-    const int   last = e->parts - 1;
-    const bool  loss = e->mode == ENGINE_LOSS;
-    float      *x = e->boundary[0], *dx = e->boundary[1];
+    const int  last = e->parts - 1;
+    const bool loss = e->mode == ENGINE_LOSS;
+    float     *x = e->boundary[0], *dx = e->boundary[1];
 
     e->mode = loss ? ENGINE_LOSS : ENGINE_FORWARD;
     for (int i = 0; i <= last; i++)
@@ -206,7 +206,8 @@ void engine_update(hkt_zero_report_t *report, struct engine *e, double rate)
     if (e->scaler)
         need(hkt_scaler_update(e->scaler, report->skipped, report->overflow.tensor), "scaling the loss");
     else if (report->skipped)
-        stop("the gradient of %s is no number any more (element %zu on rank %d of its group, step %llu): a lower --lr or a "
+        stop("the gradient of %s is no number any more (element %zu on rank %d of its group, step %llu): a lower --lr "
+             "or a "
              "longer --lr-warmup-iters helps",
              report->overflow.tensor, report->overflow.element, report->overflow.rank, (unsigned long long)e->step);
     e->times.optimizer += clock_seconds() - start;

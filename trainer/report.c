@@ -31,7 +31,7 @@ void report_begin(struct report *r, struct engine *e, long first)
     const struct settings *s     = e->settings;
     const size_t           steps = (size_t)(s->iterations > first ? s->iterations - first : 0) + 1;
 
-    *r = (struct report){.engine = e, .settings = s, .first = first, .step = first, .held_out = NAN};
+    *r           = (struct report){.engine = e, .settings = s, .first = first, .step = first, .held_out = NAN};
     r->speaks    = engine_speaks(e);
     r->terminal  = r->speaks && isatty(STDOUT_FILENO);
     r->mark.step = first;
@@ -91,12 +91,14 @@ void report_setup(struct report *r, const struct data *d, const char *matrix)
         printf("text      %.2f MB, %g %% held out: %s\n", (double)d->bytes / 1e6, s->held_out, d->origin);
     else
         printf("text      %s\n", d->origin);
-    printf("model     %.3f million parameters: %ld layers, width %ld, %ld heads, MLP %ld, vocabulary %d, sequences of %ld "
-           "tokens\n",
-           all_parameters(&e->shape) / 1e6, s->layers, s->width, s->heads, s->mlp, e->shape.vocabulary, s->length);
+    printf(
+        "model     %.3f million parameters: %ld layers, width %ld, %ld heads, MLP %ld, vocabulary %d, sequences of %ld "
+        "tokens\n",
+        all_parameters(&e->shape) / 1e6, s->layers, s->width, s->heads, s->mlp, e->shape.vocabulary, s->length);
     print_layout(e);
-    printf("step      %ld sequences = %d x %d micro-batch%s x %ld; matrix products by %s, kernels %s\n", s->global_batch,
-           e->grid.size[HKT_AXIS_DP], e->micros, e->micros == 1 ? "" : "es", s->micro_batch, matrix, kernels->name);
+    printf("step      %ld sequences = %d x %d micro-batch%s x %ld; matrix products by %s, kernels %s\n",
+           s->global_batch, e->grid.size[HKT_AXIS_DP], e->micros, e->micros == 1 ? "" : "es", s->micro_batch, matrix,
+           kernels->name);
     if (e->dp)
         printf("buckets   %d, of at least %.3g MB, reduced %s%s%s\n", hkt_buckets_count(hkt_zero_buckets(e->zero)),
                (double)s->bucket_bytes / 1e6, s->overlap ? "during the backward pass" : "after the backward pass",
@@ -121,7 +123,7 @@ static void print_line(struct report *r)
 {
     const struct engine_times *t       = &r->engine->times;
     const double               seconds = t->steps - r->mark.steps,
-                               loss    = (r->losses - r->mark.loss) / (double)(r->step - r->mark.step);
+                 loss                  = (r->losses - r->mark.loss) / (double)(r->step - r->mark.step);
 
     printf("step %6ld/%ld  loss %.6f  %.3f bits/token  norm %.3f  lr %.2e  %.0f tokens/s", r->step,
            r->settings->iterations, loss, loss / bit, r->norm, r->rate, (r->tokens - r->mark.tokens) / seconds);
@@ -140,10 +142,11 @@ static void print_line(struct report *r)
 /* One line that is drawn over and over, cut to the width of the terminal. */
 static void print_bar(struct report *r)
 {
-    const struct engine_times *t = &r->engine->times;
-    const double   now = clock_seconds(), part = (double)(r->step - r->first) / (double)(r->settings->iterations - r->first);
-    const double   left   = (now - r->began) / part * (1 - part);
-    struct winsize window = {.ws_col = 80};
+    const struct engine_times *t   = &r->engine->times;
+    const double               now = clock_seconds(),
+                 part              = (double)(r->step - r->first) / (double)(r->settings->iterations - r->first);
+    const double   left            = (now - r->began) / part * (1 - part);
+    struct winsize window          = {.ws_col = 80};
     char           bar[BAR + 1], line[256];
     int            n;
 
@@ -153,8 +156,9 @@ static void print_bar(struct report *r)
     for (int i = 0; i < BAR; i++)
         bar[i] = i < (int)(part * BAR) ? '#' : '.';
     bar[BAR] = 0;
-    n = snprintf(line, sizeof(line), "[%s] %ld/%ld  %d:%02d left  loss %.3f  %.3f bits/token  %.0f tokens/s", bar, r->step,
-                 r->settings->iterations, (int)left / 60, (int)left % 60, r->loss, r->loss / bit, r->tokens / t->steps);
+    n = snprintf(line, sizeof(line), "[%s] %ld/%ld  %d:%02d left  loss %.3f  %.3f bits/token  %.0f tokens/s", bar,
+                 r->step, r->settings->iterations, (int)left / 60, (int)left % 60, r->loss, r->loss / bit,
+                 r->tokens / t->steps);
     if (r->engine->dp && t->in_flight > 0)
         snprintf(line + n, sizeof(line) - (size_t)n, "  communication %.1f %%, %.0f %% hidden",
                  100 * t->in_flight / t->steps, hidden(t->in_flight, t->waited));
@@ -190,7 +194,8 @@ void report_step(struct report *r, const struct report_entry *entry, const hkt_z
     if (at < 2)
         r->takes = takes(r->engine);
     if (r->file)
-        fprintf(r->file, "step %ld %.17g %.17g%s\n", r->step, entry->loss, update->norm, update->skipped ? " skipped" : "");
+        fprintf(r->file, "step %ld %.17g %.17g%s\n", r->step, entry->loss, update->norm,
+                update->skipped ? " skipped" : "");
     if (r->speaks && r->terminal)
         print_bar(r);
     else if (r->speaks && (r->step % r->settings->log_interval == 0 || at == 0))
@@ -288,8 +293,8 @@ static void print_table(const struct report *r, double bubble)
         printf("  pipeline: bubble, with messages %.1f %% of the stages' time; %.1f %% by the schedule\n", 100 * bubble,
                100.0 * (r->engine->schedule.stages - 1) /
                    (r->engine->schedule.micros * r->engine->chunks + r->engine->schedule.stages - 1));
-    printf("  matrix products            %8.2f s  %5.1f %%, at %.1f GFLOP/s\n", t->products, 100 * t->products / t->steps,
-           t->operations / t->products / 1e9);
+    printf("  matrix products            %8.2f s  %5.1f %%, at %.1f GFLOP/s\n", t->products,
+           100 * t->products / t->steps, t->operations / t->products / 1e9);
     print_traffic(r);
     print_memory(r);
     if (r->skipped)

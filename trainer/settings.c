@@ -95,14 +95,14 @@ static void check(struct settings *s, const struct flags *flags)
         flags_fail(flags, "--generate needs --load");
     if (s->tier == 2 && !s->tier_path)
         flags_fail(flags, "--optimizer-tier file needs --optimizer-file");
-    if (s->rampup &&
-        (sscanf(s->rampup, "%ld,%ld,%ld%c", &s->ramp_start, &s->ramp_step, &s->ramp_samples, &rest) != 3 ||
-         s->ramp_start < 1 || s->ramp_step < 1 || s->ramp_samples < 1 || s->ramp_start > s->global_batch ||
-         (s->global_batch - s->ramp_start) % s->ramp_step))
-        flags_fail(flags,
-                   "--rampup-batch-size %s: three positive numbers as 4,4,1000 are expected; in steps of the second, the "
-                   "first must reach --global-batch-size %ld",
-                   s->rampup, s->global_batch);
+    if (s->rampup && (sscanf(s->rampup, "%ld,%ld,%ld%c", &s->ramp_start, &s->ramp_step, &s->ramp_samples, &rest) != 3 ||
+                      s->ramp_start < 1 || s->ramp_step < 1 || s->ramp_samples < 1 || s->ramp_start > s->global_batch ||
+                      (s->global_batch - s->ramp_start) % s->ramp_step))
+        flags_fail(
+            flags,
+            "--rampup-batch-size %s: three positive numbers as 4,4,1000 are expected; in steps of the second, the "
+            "first must reach --global-batch-size %ld",
+            s->rampup, s->global_batch);
     if (!s->mlp)
         s->mlp = 4 * s->width;
 }
@@ -123,7 +123,8 @@ void settings_parse(struct settings *s, int argc, char **argv)
     const struct flags flags = {
         .tool  = "hkt-train",
         .usage = "[--flag value ...]        on several ranks: hkt-run -n 8 hkt-train ...",
-        .about = "Trains a GPT, laid out over the ranks by tensors, stages and data, and ends with a report and a sample.",
+        .about =
+            "Trains a GPT, laid out over the ranks by tensors, stages and data, and ends with a report and a sample.",
         .row   = rows,
         .count = sizeof(rows) / sizeof(rows[0]),
     };
@@ -145,7 +146,7 @@ double settings_rate(const struct settings *s, long step)
     if (step <= s->warmup)
         return s->rate * (double)step / (double)s->warmup;
 
-    const double done = fmin((double)(step - s->warmup) / (double)(end > s->warmup ? end - s->warmup : 1), 1);
+    const double done   = fmin((double)(step - s->warmup) / (double)(end > s->warmup ? end - s->warmup : 1), 1);
     const double left[] = {0.5 * (1 + cos(3.141592653589793 * done)), 1 - done, 1}; /* in the order of the words */
 
     return s->least_rate + (s->rate - s->least_rate) * left[s->decay_style];

@@ -34,7 +34,8 @@
     X(ON, bool, untied, "untie-embeddings-and-output-weights", false, 0, 0, NULL, "The head has a table of its own.")  \
     X(NUMBER, double, dropout, "hidden-dropout", 0, 0, 0.99, "chance", "Dropout of the residual stream.")              \
     X(NUMBER, double, attention_dropout, "attention-dropout", 0, 0, 0.99, "chance", "Dropout of attention.")           \
-    X(NUMBER, double, smoothing, "label-smoothing", 0, 0, 0.99, "number", "Share of the loss that goes to all tokens.") \
+    X(NUMBER, double, smoothing, "label-smoothing", 0, 0, 0.99, "number",                                              \
+      "Share of the loss that goes to all tokens.")                                                                    \
     X(INTEGER, long, padding, "make-vocab-size-divisible-by", 128, 1, 65536, "tokens",                                 \
       "The vocabulary is padded to a multiple of this, the same on every layout.")                                     \
     X(NUMBER, double, deviation, "init-method-std", 0.02, 0, 10, "number",                                             \
@@ -42,13 +43,15 @@
     X(INTEGER, long, tp, "tensor-model-parallel-size", 1, 1, 4096, "ranks", "Ranks that share every layer.")           \
     X(ON, bool, sequence, "sequence-parallel", false, 0, 0, NULL,                                                      \
       "They share what lies between the layers, too, by tokens.")                                                      \
-    X(INTEGER, long, pp, "pipeline-model-parallel-size", 1, 1, 4096, "stages", "Ranks in a row that share the layers.") \
+    X(INTEGER, long, pp, "pipeline-model-parallel-size", 1, 1, 4096, "stages",                                         \
+      "Ranks in a row that share the layers.")                                                                         \
     X(INTEGER, long, per_chunk, "num-layers-per-virtual-pipeline-stage", 0, 0, 1000, "layers",                         \
       "Interleaves the pipeline in chunks of so many layers; 0: does not.")                                            \
     X(WORD, int, schedule, "pipeline-schedule", 0, 0, 0, "1f1b|gpipe|zero-bubble", "Order of the stages' work.")       \
     X(TEXT, const char *, stage_layers, "pipeline-layout", NULL, 0, 0, "list",                                         \
       "Layers of every (virtual) stage, as 2,2,1,1; without it, even.")                                                \
-    X(TEXT, const char *, order, "layout-order", "tp-cp-dp-pp", 0, 0, "axes", "How ranks are laid out, the fastest first.") \
+    X(TEXT, const char *, order, "layout-order", "tp-cp-dp-pp", 0, 0, "axes",                                          \
+      "How ranks are laid out, the fastest first.")                                                                    \
     X(INTEGER, long, zero, "zero-stage", 0, 0, 3, "stage",                                                             \
       "What data-parallel ranks share: 1 the optimizer, 2 and gradients, 3 and weights.")                              \
     X(WORD, int, reduce, "grad-reduce", 0, 0, 0, "once|each",                                                          \
@@ -59,7 +62,8 @@
     X(WORD, int, recompute, "recompute-granularity", 0, 0, 0, "none|selective|full",                                   \
       "What backward computes again instead of keeping it.")                                                           \
     X(ON, bool, bitwise, "bitwise-layouts", false, 0, 0, NULL,                                                         \
-      "Sums in fixed trees, so that tensor-parallel sizes and numbers of data-parallel ranks (powers of two) give the " \
+      "Sums in fixed trees, so that tensor-parallel sizes and numbers of data-parallel ranks (powers of two) give "    \
+      "the "                                                                                                           \
       "same bits.")                                                                                                    \
     X(INTEGER, long, threads, "threads", 0, 0, 64, "threads", "Of a rank; 0: its share of the processors.")            \
     X(ON, bool, bf16, "bf16", false, 0, 0, NULL, "Linear layers multiply in bf16 with fp32 sums; weights stay fp32.")  \
@@ -68,7 +72,8 @@
     X(NUMBER, double, loss_scale, "loss-scale", 0, 0, 1e15, "number", "With --fp16: a fixed scale; 0: dynamic.")       \
     X(NUMBER, double, first_scale, "initial-loss-scale", 65536, 1, 1e15, "number", "Where the dynamic scale begins.")  \
     X(NUMBER, double, least_scale, "min-loss-scale", 1, 1e-6, 1e15, "number", "Where it ends.")                        \
-    X(INTEGER, long, scale_window, "loss-scale-window", 1000, 1, 1e9, "steps", "Steps without overflow that double it.") \
+    X(INTEGER, long, scale_window, "loss-scale-window", 1000, 1, 1e9, "steps",                                         \
+      "Steps without overflow that double it.")                                                                        \
     X(INTEGER, long, hysteresis, "hysteresis", 2, 1, 1000, "overflows", "Overflows before it is halved.")              \
     X(INTEGER, long, micro_batch, "micro-batch-size", 0, 0, 65536, "sequences",                                        \
       "Sequences in one forward and backward pass; 0: 4, or what the ranks' shares allow.")                            \
@@ -77,7 +82,8 @@
     X(TEXT, const char *, rampup, "rampup-batch-size", NULL, 0, 0, "a,b,n",                                            \
       "Begins with a sequences a step, b more at a time, until n sequences were seen.")                                \
     X(INTEGER, long, iterations, "train-iters", 1500, 1, 1e9, "steps", "Steps to train.")                              \
-    X(INTEGER, long, exit_after, "exit-interval", 0, 0, 1e9, "steps", "Ends when so many steps are done, saved; 0: never.") \
+    X(INTEGER, long, exit_after, "exit-interval", 0, 0, 1e9, "steps",                                                  \
+      "Ends when so many steps are done, saved; 0: never.")                                                            \
     X(NUMBER, double, rate, "lr", 3e-3, 0, 10, "number", "Highest learning rate.")                                     \
     X(NUMBER, double, least_rate, "min-lr", 1e-4, 0, 10, "number", "Learning rate at the end.")                        \
     X(WORD, int, decay_style, "lr-decay-style", 0, 0, 0, "cosine|linear|constant", "How it falls.")                    \
@@ -95,7 +101,8 @@
     X(TEXT, const char *, codec, "codec", NULL, 0, 0, "name",                                                          \
       "Sends gradients in a smaller code: int8, int4, onebit, fp8, qsgd, topk, powersgd ..., with options.")           \
     X(TEXT, const char *, save, "save", NULL, 0, 0, "folder", "Writes checkpoints there, the last one at the end.")    \
-    X(INTEGER, long, save_interval, "save-interval", 0, 0, 1e9, "steps", "Steps between two of them; 0: only the last.") \
+    X(INTEGER, long, save_interval, "save-interval", 0, 0, 1e9, "steps",                                               \
+      "Steps between two of them; 0: only the last.")                                                                  \
     X(INTEGER, long, keep, "keep-checkpoints", 2, 0, 1e6, "number", "How many stay there; 0: all.")                    \
     X(ON, bool, async, "async-save", false, 0, 0, NULL, "Writes them beside the training.")                            \
     X(TEXT, const char *, load, "load", NULL, 0, 0, "folder",                                                          \

@@ -50,7 +50,8 @@ static void train_step(struct trainer *t)
     batches_fill(&t->batches, &t->data, &span);
     for (int i = 0; i < micros; i++) {
         dump_tokens(t->dump, "token", t->batches.batch[i].token, (int)t->settings.micro_batch, (int)t->settings.length);
-        dump_tokens(t->dump, "target", t->batches.batch[i].target, (int)t->settings.micro_batch, (int)t->settings.length);
+        dump_tokens(t->dump, "target", t->batches.batch[i].target, (int)t->settings.micro_batch,
+                    (int)t->settings.length);
     }
     need(hkt_zero_info(&info, e->zero), "reading the optimizer"); /* skipped steps do not count for the rate */
     e->step    = (uint64_t)t->progress.step + 1;
@@ -90,7 +91,8 @@ static void evaluate(struct trainer *t)
 static void compare_data(const struct trainer *t)
 {
     const struct text *text = &t->data.text;
-    uint64_t hash = hkt_checksum(text->token, text->size * sizeof(*text->token), (uint64_t)t->data.vocabulary), low, high;
+    uint64_t hash = hkt_checksum(text->token, text->size * sizeof(*text->token), (uint64_t)t->data.vocabulary), low,
+             high;
 
     need(hkt_all_reduce(&hash, &low, 1, HKT_UINT64, HKT_MIN, t->world, NULL), "comparing the ranks");
     need(hkt_all_reduce(&hash, &high, 1, HKT_UINT64, HKT_MAX, t->world, NULL), "comparing the ranks");

@@ -77,8 +77,8 @@ struct job {
     enum phase         phase;
     double             start, deadline; /* of the phase */
     int                interrupts;
-    bool               told;    /* a signal that ends jobs was passed on */
-    long               attempt; /* 0: the first */
+    bool               told;     /* a signal that ends jobs was passed on */
+    long               attempt;  /* 0: the first */
     int                terminal; /* -1: none */
     bool               lent;     /* it belongs to the ranks now */
 };
