@@ -137,7 +137,7 @@ static int push(struct hkt_operation *op, struct hkt_mail *m)
 
             if (rc)
                 return rc;
-            c->known_pulled[to] = hkt_load_relaxed(&m->pulled);
+            c->known_pulled[to] = hkt_load_acquire(&m->pulled); /* pairs with hkt_publish() in pull() */
         }
         memcpy(mail_bank(c, c->rank, to, next), (const char *)op->call->send + at, n);
         c->pushed[to] = next;
@@ -221,7 +221,7 @@ static int send_advance(struct hkt_operation *op)
             rc = hkt_operation_wait(op, &m->taken, op->number - HKT_MAIL_LINES, to);
             if (rc)
                 return rc;
-            c->known_taken[to] = hkt_load_relaxed(&m->taken);
+            c->known_taken[to] = hkt_load_acquire(&m->taken); /* pairs with hkt_publish() in receive_advance() */
         }
         post(op, m);
     }
