@@ -56,16 +56,8 @@ int hkt_fail(int code, const char *format, ...)
     return code;
 }
 
-int hkt_error_set(int code, const char *format, ...)
-{
-    char    sentence[SENTENCE];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(sentence, sizeof(sentence), format, args);
-    va_end(args);
-    return hkt_fail(code, "%s", sentence);
-}
+/* The same for layers above the library, under a public name. */
+int hkt_error_set(int code, const char *format, ...) __attribute__((alias("hkt_fail")));
 
 int hkt_fail_quiet(int code, const char *sentence)
 {
