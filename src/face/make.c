@@ -100,15 +100,15 @@ int hkt_communicator_create(struct hkt_communicator **out, int rank, int size, s
         hkt_communicator_free(c);
         return HKT_ERR_MEMORY;
     }
-    c->out_edge    = c->in_edge + n;
+    c->out_edge     = c->in_edge + n;
     c->received     = c->sent + n;
     c->pushed       = c->sent + 2 * n;
     c->pulled       = c->sent + 3 * n;
     c->known_taken  = c->sent + 4 * n;
     c->known_pulled = c->sent + 5 * n;
-    c->core_cache  = hkt_machine_core_cache();
+    c->core_cache   = hkt_machine_core_cache();
     c->nontemporal  = hkt_options()->nontemporal;
-    *out           = c;
+    *out            = c;
     return 0;
 }
 
@@ -159,10 +159,10 @@ void hkt_introduce(struct hkt_introduction *me, const struct hkt_communicator *c
  * who knows whom: it does not count. */
 static size_t caches(const struct hkt_communicator *c)
 {
-    const size_t cores = c->waiter.shared && sysconf(_SC_NPROCESSORS_ONLN) < c->size ? (size_t)sysconf(_SC_NPROCESSORS_ONLN) : (size_t)c->size;
-    const size_t last  = hkt_machine_last_cache();
+    const long   online = sysconf(_SC_NPROCESSORS_ONLN);
+    const size_t own    = 2 * (size_t)(online < c->size ? online : c->size) * c->core_cache, last = hkt_machine_last_cache();
 
-    return c->core_cache >= LARGE && 2 * cores * c->core_cache < last ? 2 * cores * c->core_cache : last;
+    return c->core_cache >= LARGE && own < last ? own : last;
 }
 
 void hkt_communicator_settle(struct hkt_communicator *c, const struct hkt_introduction *all)
