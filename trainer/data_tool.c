@@ -6,18 +6,15 @@
 #include "tools/flags.h"
 #include "indexed.h"
 #include "json.h"
+#include "mapping.h"
 #include "tokenizer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <hocket_train.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum documents { A_FILE, A_LINE, A_PARAGRAPH };
 
@@ -52,29 +49,17 @@ struct text {
 
 static int text_open(struct text *text, const char *path)
 {
-    const int   fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    void       *at = NULL;
+    struct mapping file;
+    const int      rc = mapping_open(&file, path);
 
-    if (fd < 0)
-        return hkt_error_set(HKT_ERR_SYSTEM, "opening %s: %s", path, strerror(errno));
-    if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
-        close(fd);
-        return hkt_error_set(HKT_ERR_ARGUMENT, "%s is no file", path);
-    }
-    if (status.st_size)
-        at = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (at == MAP_FAILED)
-        return hkt_error_set(HKT_ERR_SYSTEM, "mapping %s: %s", path, strerror(errno));
-    *text = (struct text){at, (size_t)status.st_size};
-    return HKT_OK;
+    if (rc == HKT_OK)
+        *text = (struct text){(const char *)file.at, file.size};
+    return rc;
 }
 
 static void text_close(struct text *text)
 {
-    if (text->at)
-        munmap((void *)(uintptr_t)text->at, text->size);
+    mapping_close(&(struct mapping){(const unsigned char *)text->at, text->size});
 }
 
 /* Bytes of the document that text begins with, and *next: where the next one begins. */

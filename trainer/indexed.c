@@ -3,16 +3,13 @@
  */
 #include "indexed.h"
 
+#include "mapping.h"
+
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <hocket_train.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { HEADER = 9 + 8 + 1 + 8 + 8 };
 
@@ -22,11 +19,6 @@ static const struct {
 } types[] = {[TOKEN_U8] = {"uint8", 1},    [TOKEN_I8] = {"int8", 1},   [TOKEN_I16] = {"int16", 2},
              [TOKEN_I32] = {"int32", 4},   [TOKEN_I64] = {"int64", 8}, [TOKEN_F64] = {"float64", 8},
              [TOKEN_F32] = {"float32", 4}, [TOKEN_U16] = {"uint16", 2}};
-
-struct mapping {
-    const unsigned char *at;
-    size_t               size;
-};
 
 struct indexed {
     struct mapping       idx, bin;
@@ -173,27 +165,6 @@ int indexed_check(const struct indexed *x, size_t vocabulary)
 
 /* ---- opening */
 
-static int map(struct mapping *mapping, const char *path)
-{
-    const int   fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    void       *at = NULL;
-
-    if (fd < 0)
-        return hkt_error_set(HKT_ERR_SYSTEM, "opening %s: %s", path, strerror(errno));
-    if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
-        close(fd);
-        return hkt_error_set(HKT_ERR_SYSTEM, "%s is no file", path);
-    }
-    if (status.st_size)
-        at = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    close(fd);
-    if (at == MAP_FAILED)
-        return hkt_error_set(HKT_ERR_SYSTEM, "mapping %s: %s", path, strerror(errno));
-    *mapping = (struct mapping){at, (size_t)status.st_size};
-    return HKT_OK;
-}
-
 static int check_header(struct indexed *x)
 {
     const unsigned char *h = x->idx.at;
@@ -275,10 +246,10 @@ static int open_all(struct indexed *x, char *path)
     int          rc;
 
     strcpy(path + n, ".idx");
-    if ((rc = map(&x->idx, path)) < 0)
+    if ((rc = mapping_open(&x->idx, path)) < 0)
         return rc;
     strcpy(path + n, ".bin");
-    if ((rc = map(&x->bin, path)) < 0 || (rc = check_header(x)) < 0 || (rc = check_sequences(x)) < 0)
+    if ((rc = mapping_open(&x->bin, path)) < 0 || (rc = check_header(x)) < 0 || (rc = check_sequences(x)) < 0)
         return rc;
     x->checksum = hkt_checksum(x->idx.at, x->idx.size, 0);
     return check_documents(x);
@@ -310,9 +281,7 @@ void indexed_close(struct indexed *x)
 {
     if (!x)
         return;
-    if (x->idx.at)
-        munmap((void *)(uintptr_t)x->idx.at, x->idx.size);
-    if (x->bin.at)
-        munmap((void *)(uintptr_t)x->bin.at, x->bin.size);
+    mapping_close(&x->idx);
+    mapping_close(&x->bin);
     free(x);
 }

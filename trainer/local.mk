@@ -20,6 +20,7 @@ libtrainer_la_SOURCES = \
 	trainer/indexed_write.c \
 	trainer/json.c trainer/json.h \
 	trainer/kernels_choose.c trainer/kernels.h \
+	trainer/mapping.c trainer/mapping.h \
 	trainer/matrix.c trainer/matrix.h \
 	trainer/plot.c trainer/plot.h \
 	trainer/product.c trainer/product.h \

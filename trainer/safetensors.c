@@ -2,15 +2,12 @@
 #include "safetensors.h"
 
 #include "json.h"
+#include "mapping.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { MOST_HEADER = 100 << 20 /* the limit of the reference library */ };
 
@@ -211,22 +208,17 @@ static int read_header(struct safetensors *f)
 
 static int open_file(struct safetensors *f)
 {
-    const int   fd = open(f->path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    uint64_t    header;
-    void       *map = MAP_FAILED;
+    struct mapping file;
+    uint64_t       header;
+    const int      rc = mapping_open(&file, f->path);
 
-    if (fd < 0)
-        return hkt_error_set(HKT_ERR_SYSTEM, "opening %s: %s", f->path, strerror(errno));
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= 10)
-        map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    close(fd);
-    if (map == MAP_FAILED)
-        return hkt_error_set(HKT_ERR_ARGUMENT, "%s is no file of safetensors: it is too short, or cannot be mapped",
-                             f->path);
-    f->map  = map;
-    f->size = (size_t)status.st_size;
-    memcpy(&header, map, sizeof(header));
+    if (rc < 0)
+        return rc;
+    f->map  = (const char *)file.at;
+    f->size = file.size;
+    if (f->size < 10)
+        return hkt_error_set(HKT_ERR_ARGUMENT, "%s is no file of safetensors: it has %zu bytes", f->path, f->size);
+    memcpy(&header, f->map, sizeof(header));
     if (header > MOST_HEADER || header > f->size - 8 || f->map[8] != '{')
         return hkt_error_set(HKT_ERR_ARGUMENT,
                              "%s is no file of safetensors, or cut off: its header would have %" PRIu64
@@ -257,8 +249,7 @@ void safetensors_close(struct safetensors *f)
 {
     if (!f)
         return;
-    if (f->map)
-        munmap((void *)(uintptr_t)f->map, f->size);
+    mapping_close(&(struct mapping){(const unsigned char *)f->map, f->size});
     free(f->tensor);
     free(f->by_name);
     free(f);
