@@ -1,7 +1,7 @@
 # tests: sources, included by the top Makefile.am
 
 # ---- the tree itself
-EXTRA_DIST += .ci/run tests/layers.txt tests/sanitize.sh
+EXTRA_DIST += .ci/run tests/layers.txt tests/sanitize.sh tests/tool.sh
 dist_check_SCRIPTS += tests/check-layers.sh tests/check-length.sh tests/check-options.sh tests/check-symbols.sh
 TESTS += tests/check-layers.sh tests/check-length.sh tests/check-options.sh tests/check-symbols.sh
 AM_TESTS_ENVIRONMENT = CC='$(CC)'; CXX='$(CXX)'; CFLAGS='$(CFLAGS)'; MAKE='$(MAKE)'; export CC CXX CFLAGS MAKE;

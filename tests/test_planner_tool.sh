@@ -2,35 +2,13 @@
 # Proves what hkt-plan shows and writes: the plan of a published run and why, JSON and SVG that are whole, machines that come back from
 # their file, exit codes, and a manual page with every flag.
 set -u
-srcdir=${srcdir:-.}
+. "${srcdir:-.}/tests/tool.sh"
 plan=${PLAN_TOOL:-./hkt-plan}
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-
-# expect CODE FLAGS: runs the tool; its output is in $dir/out and $dir/err.
-expect() {
-    code=$1
-    shift
-    "$plan" "$@" >"$dir/out" 2>"$dir/err"
-    got=$?
-    [ $got = "$code" ] || fail "hkt-plan $*: exit status $got instead of $code ($(head -c 300 "$dir/err"))"
-}
-
-# said FILE PATTERN
-said() {
-    grep -q -e "$2" "$dir/$1" || fail "\"$2\" is not in the $1 of the last call: $(head -c 300 "$dir/$1")"
-}
 
 bloom="--model bloom-176b --machine a100-80g-dgx -n 384 -b 2048"
 
 # BLOOM's layout, its reasons, and the sizes of its checkpoint
-expect 0 $bloom --json "$dir/plan.json" --svg "$dir/plan.svg"
+expect 0 "$plan" $bloom --json "$dir/plan.json" --svg "$dir/plan.svg"
 said out '^   1    4    1   12     8 .* 1 selective  yes  no   2 x 128'
 said out 'a checkpoint: 2.24 TiB, its weights 328 GiB'
 said out 'TP 4 PP 3 DP 32: even with ZeRO 1, full recomputation, .* needs 86.2 GiB of 72.6'
@@ -60,44 +38,41 @@ PYTHON
 fi
 
 # limits hold, forced layouts are possible
-expect 0 $bloom --tensor-model-parallel-size 8 --schedule 1f1b --recompute full --zero 1 --sequence-parallel off
+expect 0 "$plan" $bloom --tensor-model-parallel-size 8 --schedule 1f1b --recompute full --zero 1 --sequence-parallel off
 ! grep -q 'selective' "$dir/out" || fail "a limit was not kept"
 said out '^   1    8 '
-expect 1 --model 1t -n 8 --machine v100
+expect 1 "$plan" --model 1t -n 8 --machine v100
 said out 'There is no plan'
-expect 2 $bloom --tensor-model-parallel-size 5
-expect 1 $bloom --tensor-model-parallel-size 16 --schedule 1f1b
+expect 2 "$plan" $bloom --tensor-model-parallel-size 5
+expect 1 "$plan" $bloom --tensor-model-parallel-size 16 --schedule 1f1b
 said out 'would leave the 8 devices joined by nvlink'
-expect 0 $bloom --tensor-model-parallel-size 16 --schedule 1f1b --force-tp
+expect 0 "$plan" $bloom --tensor-model-parallel-size 16 --schedule 1f1b --force-tp
 
 # a machine comes back from its file; flags change it; wrong ones are named
-expect 0 --machine h100-dgx --write-machine
+expect 0 "$plan" --machine h100-dgx --write-machine
 cp "$dir/out" "$dir/machine"
-expect 0 --machine-file "$dir/machine" --write-machine
+expect 0 "$plan" --machine-file "$dir/machine" --write-machine
 cmp -s "$dir/out" "$dir/machine" || fail "the machine changed on its way through a file: $(diff "$dir/out" "$dir/machine" | head -3)"
-expect 0 --machine-file "$dir/machine" --link a:4:100:5 --link b:0:10:20 --memory 40 --write-machine
+expect 0 "$plan" --machine-file "$dir/machine" --link a:4:100:5 --link b:0:10:20 --memory 40 --write-machine
 said out '^link = b 0 1e+10 2e-05'
 echo 'peak = fast' >"$dir/machine"
-expect 2 --machine-file "$dir/machine"
+expect 2 "$plan" --machine-file "$dir/machine"
 said err ':1: peak: a number is expected'
 for flags in "--model gpt5" "--machine abacus" "--hidden-size 7" "--link x" "--machine-file $dir/none" "word" "--sweep-world 1,x" "--zero 4"; do
-    expect 2 $flags
+    expect 2 "$plan" $flags
 done
 
 # this computer is a machine, too
-expect 0 --machine cpu-this -n 2 -b 16 --precision fp32
+expect 0 "$plan" --machine cpu-this -n 2 -b 16 --precision fp32
 said out '^cpu-this x 2: '
 
-expect 0 --model 7.5b --sweep-world 8,16,32
+expect 0 "$plan" --model 7.5b --sweep-world 8,16,32
 [ "$(grep -c ' DP ' "$dir/out")" = 3 ] || fail "three worlds are three lines"
-expect 0 --list
+expect 0 "$plan" --list
 said out 'bloom-176b'
 said out 'cpu-this'
 
 # the manual page has every flag of -h and no other
-"$plan" -h | grep -o -e '^ *-.*' | grep -o -e '--[a-z_-]*' | sort -u >"$dir/flags"
-sed 's/\\-/-/g' "$srcdir/docs/man/hkt-plan.1" | grep '^\.B' | grep -o -e '--[a-z_-]*' | sort -u >"$dir/page"
-cmp -s "$dir/flags" "$dir/page" || fail "hkt-plan.1: $(diff "$dir/flags" "$dir/page" | grep '^[<>]' | tr '\n' ' ')"
+page_is_whole hkt-plan "$plan"
 
-[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
-echo "all good"
+finish

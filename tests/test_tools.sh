@@ -3,44 +3,8 @@
 # for time to pass, only for a condition, with a deadline.
 set -u
 unset HKT_RANK HKT_SIZE HKT_ID HKT_RESTART HKT_LOG
-src=${srcdir:-.}
+. "${srcdir:-.}/tests/tool.sh"
 run="${TOOL_RUN:-./hkt-run} --timeout 120" perf=${TOOL_PERF:-./hkt-perf} info=${TOOL_INFO:-./hkt-info}
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-    echo "FAIL: $test: $*"
-    failures=$((failures + 1))
-}
-
-# Says what the following lines prove.
-proves() {
-    test=$1
-    echo "- $test"
-}
-
-# expect STATUS COMMAND...: its output is in $dir/out and $dir/err.
-expect() {
-    wanted=$1
-    shift
-    "$@" >"$dir/out" 2>"$dir/err" </dev/null
-    status=$?
-    [ $status = "$wanted" ] || { fail "exit status $status instead of $wanted: $*"; cat "$dir/out" "$dir/err"; }
-}
-
-# said FILE PATTERN
-said() {
-    grep -q -e "$2" "$dir/$1" || { fail "'$2' is not in what was printed:"; cat "$dir/$1"; }
-}
-
-not_said() {
-    ! grep -q -e "$2" "$dir/$1" || { fail "'$2' was printed:"; cat "$dir/$1"; }
-}
-
-equal() {
-    [ "$1" = "$2" ] || fail "$3: '$1' instead of '$2'"
-}
 
 # becomes COMMAND...: waits until it is true, 20 s at most.
 becomes() {
@@ -393,10 +357,7 @@ done
 proves "the manual pages have every flag of -h and no other"
 for tool in run perf info verify; do
     [ -x "./hkt-$tool" ] || continue
-    "./hkt-$tool" -h | grep -o -e '^ *-.*' | grep -o -e '--[a-z_-]*' | sort -u >"$dir/flags"
-    sed 's/\\-/-/g' "$src/docs/man/hkt-$tool.1" | grep '^\.B' | grep -o -e '--[a-z_-]*' | sort -u >"$dir/page"
-    cmp -s "$dir/flags" "$dir/page" || fail "hkt-$tool.1: $(diff "$dir/flags" "$dir/page" | grep '^[<>]' | tr '\n' ' ')"
+    page_is_whole "hkt-$tool" "./hkt-$tool"
 done
 
-[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
-echo "all good"
+finish
