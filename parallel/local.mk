@@ -34,6 +34,7 @@ libhocket_train_la_SOURCES = \
 	parallel/common.h \
 	parallel/compress.c \
 	parallel/compress.h \
+	parallel/exponential.h \
 	parallel/isa.h \
 	parallel/ledger.c \
 	parallel/mesh.c \

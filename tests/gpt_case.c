@@ -60,16 +60,13 @@ void machine_end(struct machine *a)
 
 static void update(struct machine *a, int step)
 {
-    const struct adamw w = {.rate        = 3e-3f,
-                            .decay       = 0.1f,
-                            .beta1       = 0.9f,
-                            .beta2       = 0.95f,
-                            .epsilon     = 1e-8f,
-                            .scale       = 1,
-                            .correction1 = (float)(1 - pow(0.9, step)),
-                            .correction2 = (float)(1 - pow(0.95, step))};
+    hkt_adamw_t w = HKT_ADAMW_INIT;
 
-    kernels->adamw(&w, &(struct adamw_state){a->weight, a->mean, a->square, a->gradient}, a->floats);
+    w.rate  = 3e-3;
+    w.beta2 = 0.95;
+    w.decay = 0.1;
+    expect_ok(
+        hkt_adamw(&w, (uint64_t)step, 1, &(hkt_adamw_state_t){a->weight, a->mean, a->square, a->gradient}, a->floats));
 }
 
 void micro_batch(struct micro *m, int step, int i, int of, int count)

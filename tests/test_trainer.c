@@ -170,10 +170,10 @@ START_TEST(adamw_follows_its_definition)
     for (int i = 0; i < COUNT; i++)
         exact[i] = (double)w[i];
     for (int step = 1; step <= STEPS; step++) {
-        const double       c1 = 1 - pow(0.9, step), c2 = 1 - pow(0.95, step), rate = 0.01 * step;
-        const struct adamw a = {(float)rate, 0.1f, 0.9f, 0.95f, 1e-8f, 0.5f, (float)c1, (float)c2};
+        const double      c1 = 1 - pow(0.9, step), c2 = 1 - pow(0.95, step), rate = 0.01 * step;
+        const hkt_adamw_t a = {sizeof(a), rate, 0.9, 0.95, 1e-8, 0.1, 0, 1};
 
-        kernels->adamw(&a, &(struct adamw_state){w, m, v, g}, COUNT);
+        ck_assert_int_eq(hkt_adamw(&a, (uint64_t)step, 0.5, &(hkt_adamw_state_t){w, m, v, g}, COUNT), HKT_OK);
         for (int i = 0; i < COUNT; i++) {
             const double gradient = 0.5 * (double)g[i];
 

@@ -5,12 +5,7 @@
 
 #include "gpt.h"
 
-#define TRY(expr)                                                                                                      \
-    do {                                                                                                               \
-        const int rc_ = (expr);                                                                                        \
-        if (rc_ < 0)                                                                                                   \
-            return rc_;                                                                                                \
-    } while (0)
+#include "parallel/common.h"
 
 enum split { WHOLE, BY_ROWS, BY_COLS };
 

@@ -5,47 +5,10 @@
  */
 #include "kernels.h"
 
+#include "parallel/exponential.h"
+
 #include <math.h>
 #include <string.h>
-
-/* e^x within two units in the last place, without a branch: e^x = 2^n e^r, |r| <= ln 2 / 2; polynomial of Moshier's
- * Cephes library. */
-static inline float exponential(float x)
-{
-    x = x < -87.0f ? -87.0f : x;
-    x = x > 88.0f ? 88.0f : x;
-
-    const float shifted =
-        x * 1.44269504088896341f + 12582912.0f; /* 1.5 * 2^23: the integer part lands in the low bits */
-    const float n = shifted - 12582912.0f, r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    float       e = 1.9875691500e-4f, power;
-    int32_t     bits;
-
-    e = e * r + 1.3981999507e-3f;
-    e = e * r + 8.3334519073e-3f;
-    e = e * r + 4.1665795894e-2f;
-    e = e * r + 1.6666665459e-1f;
-    e = e * r + 5.0000001201e-1f;
-    e = e * r * r + r + 1.0f;
-    memcpy(&bits, &shifted, sizeof(bits));
-    bits = (int32_t)((uint32_t)(bits - 0x4B400000 + 127) << 23);
-    memcpy(&power, &bits, sizeof(power));
-    return e * power;
-}
-
-static void set_rows(float *y, const float *bias, const float *residual, int rows, int cols)
-{
-    for (int i = 0; i < rows; i++, y += cols) {
-        if (!residual) {
-            memcpy(y, bias, (size_t)cols * sizeof(float));
-            continue;
-        }
-#pragma omp simd
-        for (int j = 0; j < cols; j++)
-            y[j] = bias[j] + residual[j];
-        residual += cols;
-    }
-}
 
 static void sum_rows(float *sum, const float *y, int rows, int cols, int keep)
 {
@@ -218,50 +181,17 @@ static float largest(const float *x, int count)
     return most;
 }
 
-/* x = e^(scale (x - most)); returns the sum. */
-static float exponentials(float *x, int count, float scale, float most)
+/* x = e^(x - most); returns the sum. */
+static float exponentials(float *x, int count, float most)
 {
     float sum = 0;
 
 #pragma omp simd reduction(+ : sum)
     for (int j = 0; j < count; j++) {
-        x[j] = exponential(scale * (x[j] - most));
+        x[j] = exponential(x[j] - most);
         sum += x[j];
     }
     return sum;
-}
-
-static void softmax(struct matrix s, int first, float scale)
-{
-    for (int i = 0; i < s.rows; i++) {
-        float    *x     = s.data + (size_t)i * (size_t)s.stride;
-        const int count = first + i + 1;
-
-        const float share = 1.0f / exponentials(x, count, scale, largest(x, count));
-
-#pragma omp simd
-        for (int j = 0; j < count; j++)
-            x[j] *= share;
-        memset(x + count, 0, (size_t)(s.cols - count) * sizeof(float));
-    }
-}
-
-static void softmax_backward(struct matrix dp, struct matrix p, int first, float scale)
-{
-    for (int i = 0; i < dp.rows; i++) {
-        float *restrict dx      = dp.data + (size_t)i * (size_t)dp.stride;
-        const float *restrict y = p.data + (size_t)i * (size_t)p.stride;
-        const int count         = first + i + 1;
-        float     sum           = 0;
-
-#pragma omp simd reduction(+ : sum)
-        for (int j = 0; j < count; j++)
-            sum += dx[j] * y[j];
-#pragma omp simd
-        for (int j = 0; j < count; j++)
-            dx[j] = scale * y[j] * (dx[j] - sum);
-        memset(dx + count, 0, (size_t)(dp.cols - count) * sizeof(float));
-    }
 }
 
 /* The columns of row i of a tile that its query sees: *from to the result. */
@@ -309,7 +239,7 @@ static void tile_forward(struct matrix s, struct matrix mixed, float *most, floa
 
         if (sum[i] > 0 && shrink != 1)
             scale_row(mixed.data + (size_t)i * (size_t)mixed.stride, mixed.cols, shrink);
-        sum[i]  = sum[i] * shrink + exponentials(x, count, 1.0f, now);
+        sum[i]  = sum[i] * shrink + exponentials(x, count, now);
         most[i] = now;
         if (t->bits)
             dropout(x, x, t->bits + (size_t)i * (size_t)s.cols + from, t->dropout, count);
@@ -371,51 +301,6 @@ static void row_products(float *delta, struct matrix a, struct matrix b)
     }
 }
 
-static double cross_entropy(struct matrix logits, const uint8_t *target, float scale)
-{
-    double loss = 0;
-
-    for (int i = 0; i < logits.rows; i++) {
-        float      *x    = logits.data + (size_t)i * (size_t)logits.stride;
-        const float most = largest(x, logits.cols), chosen = x[target[i]] - most;
-        const float sum = exponentials(x, logits.cols, 1.0f, most), factor = scale / sum;
-
-        loss += log((double)sum) - (double)chosen;
-#pragma omp simd
-        for (int j = 0; j < logits.cols; j++)
-            x[j] *= factor;
-        x[target[i]] -= scale;
-    }
-    return loss;
-}
-
-static double sum_of_squares(const float *x, size_t count)
-{
-    double total = 0;
-
-#pragma omp simd reduction(+ : total)
-    for (size_t i = 0; i < count; i++)
-        total += (double)x[i] * (double)x[i];
-    return total;
-}
-
-static void adamw(const struct adamw *step, const struct adamw_state *state, size_t count)
-{
-    const struct adamw a = *step;
-    const float shrink = 1.0f - a.rate * a.decay, move = a.rate / a.correction1, root = 1.0f / sqrtf(a.correction2);
-    float *restrict w = state->weight, *restrict m = state->mean, *restrict v = state->square;
-    const float *restrict gradient = state->gradient;
-
-#pragma omp simd
-    for (size_t i = 0; i < count; i++) {
-        const float g = gradient[i] * a.scale;
-
-        m[i] = a.beta1 * m[i] + (1.0f - a.beta1) * g;
-        v[i] = a.beta2 * v[i] + (1.0f - a.beta2) * g * g;
-        w[i] = w[i] * shrink - move * m[i] / (sqrtf(v[i]) * root + a.epsilon);
-    }
-}
-
 #define TABLE_OF(isa) kernels_##isa
 #define TABLE(isa) TABLE_OF(isa)
 #define TEXT_OF(isa) #isa
@@ -424,7 +309,6 @@ static void adamw(const struct adamw *step, const struct adamw_state *state, siz
 extern const struct kernels TABLE(TRAINER_ISA);
 const struct kernels        TABLE(TRAINER_ISA) = {
            .name               = TEXT(TRAINER_ISA),
-           .set_rows           = set_rows,
            .sum_rows           = sum_rows,
            .gelu               = gelu,
            .gelu_backward      = gelu_backward,
@@ -440,9 +324,4 @@ const struct kernels        TABLE(TRAINER_ISA) = {
            .row_products       = row_products,
            .norm               = norm,
            .norm_backward      = norm_backward,
-           .softmax            = softmax,
-           .softmax_backward   = softmax_backward,
-           .cross_entropy      = cross_entropy,
-           .sum_of_squares     = sum_of_squares,
-           .adamw              = adamw,
 };

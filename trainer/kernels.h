@@ -19,17 +19,6 @@ struct norm {
     float       *mean, *rstd; /* (rows), written forward, read backward */
 };
 
-/* One AdamW step (Loshchilov and Hutter 2019); the gradient is multiplied by `scale` (clipping) as it is read. */
-struct adamw {
-    float rate, decay, beta1, beta2, epsilon, scale;
-    float correction1, correction2; /* 1 - beta^step */
-};
-
-struct adamw_state {
-    float       *weight, *mean, *square;
-    const float *gradient;
-};
-
 /* Dropout: an element stays, times `factor`, when its random bits are below `below`. */
 struct dropout {
     uint32_t below;
@@ -61,8 +50,6 @@ struct tile {
 struct kernels {
     const char *name;
 
-    /* y[i] = bias (+ residual[i] unless NULL), for (rows, cols) y and residual and (cols) bias. */
-    void (*set_rows)(float *y, const float *bias, const float *residual, int rows, int cols);
     /* sum = column sums of y (rows, cols) + keep * sum. */
     void (*sum_rows)(float *sum, const float *y, int rows, int cols, int keep);
 
@@ -84,11 +71,6 @@ struct kernels {
     /* dx += gradient through the norm of dy; dgain and dbias (cols) are added to. */
     void (*norm_backward)(float *dx, float *dgain, float *dbias, const float *dy, const struct norm *norm);
 
-    /* Causal softmax of scale * s in place; row i of s sees its first `first` + i + 1 columns, the others become 0. */
-    void (*softmax)(struct matrix s, int first, float scale);
-    /* dp (gradient of the probabilities p) becomes the gradient of the scores. */
-    void (*softmax_backward)(struct matrix dp, struct matrix p, int first, float scale);
-
     /* Blocked attention. tile_forward: the scores s become e^(score - most), after dropout; most and sum (per row) are
      * carried from tile to tile, and what was accumulated in mixed so far is scaled to the new `most`. tile_end: mixed
      * / sum, and most + log sum. */
@@ -99,12 +81,6 @@ struct kernels {
     void (*tile_backward)(struct matrix ds, struct matrix s, const float *log_sum, const float *delta,
                           const struct tile *tile);
     void (*row_products)(float *delta, struct matrix a, struct matrix b);
-
-    /* Sum over rows of -log softmax(logits)[target]; logits (rows, cols) become scale * their gradient. */
-    double (*cross_entropy)(struct matrix logits, const uint8_t *target, float scale);
-
-    double (*sum_of_squares)(const float *x, size_t count);
-    void (*adamw)(const struct adamw *step, const struct adamw_state *state, size_t count);
 };
 
 extern const struct kernels *kernels; /* in use; the portable ones at first */
