@@ -52,9 +52,10 @@ static int text_open(struct text *text, const char *path)
     struct mapping file;
     const int      rc = mapping_open(&file, path);
 
-    if (rc == HKT_OK)
-        *text = (struct text){(const char *)file.at, file.size};
-    return rc;
+    if (rc < 0)
+        return rc;
+    *text = (struct text){(const char *)file.at, file.size};
+    return HKT_OK;
 }
 
 static void text_close(struct text *text)
