@@ -2,7 +2,7 @@
  * test_bootstrap.c, what they share in test_segment.c. */
 #include "party.h"
 
-#include "run/transport.h"
+#include "net/transport.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* self.c -- ranks of one process (threads): any memory of the one is memory of the other. */
-#include "run/transport.h"
+#include "net/transport.h"
 
 #include "setup/segment.h"
 

@@ -1,6 +1,6 @@
 /* shm.c -- ranks in other processes of this machine: shared segments are mapped, plain memory is read and written by the kernel
  * (process_vm_readv and process_vm_writev, "CMA"), where the system lets one process do that to another. */
-#include "run/transport.h"
+#include "net/transport.h"
 
 #include "base/error.h"
 #include "base/option.h"

@@ -8,7 +8,7 @@
 #include "base/wait.h"
 #include "run/call.h"
 #include "run/shared.h"
-#include "run/transport.h"
+#include "net/transport.h"
 #include "setup/segment.h"
 
 struct hkt_experience;

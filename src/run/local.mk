@@ -13,7 +13,6 @@ libcore_la_SOURCES += \
 	src/run/scheduled.c src/run/scheduled.h \
 	src/run/shared.h \
 	src/run/trace.c \
-	src/run/transport.c src/run/transport.h \
 	src/run/tune.c src/run/tune.h \
 	src/face/api.c \
 	src/face/comm.c src/face/comm.h \

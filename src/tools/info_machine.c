@@ -2,7 +2,7 @@
 #include "base/atomic.h"
 #include "info.h"
 #include "language/dtype.h"
-#include "run/transport.h"
+#include "net/transport.h"
 #include "setup/machine.h"
 
 #include <errno.h>

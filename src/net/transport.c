@@ -1,5 +1,5 @@
 /* transport.c -- the table of transports, from TRANSPORT_SOURCES in Makefile.am. */
-#include "run/transport.h"
+#include "net/transport.h"
 
 #define X(name) extern const struct hkt_transport hkt_transport_##name;
 #include "transports.list"
