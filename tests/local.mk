@@ -51,10 +51,11 @@ endif
 
 # ---- how ranks meet, processes, shared memory, the machine
 if HAVE_CHECK
-SETUP_SUITES = tests/test_bootstrap tests/test_machine tests/test_process tests/test_segment tests/test_strangers
+SETUP_SUITES = tests/test_bootstrap tests/test_machine tests/test_process tests/test_reach tests/test_segment tests/test_strangers
 check_PROGRAMS += $(SETUP_SUITES)
 TESTS += $(SETUP_SUITES)
 PARTY = tests/party.c tests/party.h
+NETWORK = tests/network.c tests/network.h
 tests_test_bootstrap_SOURCES = tests/test_bootstrap.c $(PARTY)
 tests_test_bootstrap_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_bootstrap_LDADD = $(CORE_LIBS)
@@ -63,6 +64,9 @@ tests_test_machine_LDADD = $(CORE_LIBS)
 tests_test_process_SOURCES = tests/test_process.c $(PARTY)
 tests_test_process_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_process_LDADD = $(CORE_LIBS)
+tests_test_reach_SOURCES = tests/test_reach.c $(NETWORK) $(PARTY)
+tests_test_reach_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_reach_LDADD = $(CORE_LIBS)
 tests_test_segment_SOURCES = tests/test_segment.c $(PARTY)
 tests_test_segment_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_segment_LDADD = $(CORE_LIBS)

@@ -26,6 +26,11 @@
     X(CMA, cma, CHOICE, "on", 0, 1, "off|on", "Lets ranks read each other's plain memory with process_vm_readv where the system allows it.") \
     X(NONTEMPORAL, nontemporal, BYTES, "0", 0, 1ULL << 62, "bytes",                                                     \
       "Calls that move at least this much bypass the caches; 0: by the size of the caches, then by experience.")                         \
+    X(IFNAME, ifname, TEXT, "", 0, 0, "names, with * and ?; ^ first: all but these",                                     \
+      "Network interfaces that ranks on other hosts are met at, a list with commas; empty: those that answer.")          \
+    X(SUBNET, subnet, TEXT, "", 0, 0, "address/bits,...",                                                               \
+      "Subnets that ranks on other hosts are met in, IPv4 or IPv6; empty: all.")                                        \
+    X(PORTS, ports, TEXT, "", 0, 0, "first-last", "TCP ports to listen at, for firewalls; empty: any free one.")        \
     X(RANK, rank, INTEGER, "-1", -1, 1 << 30, "rank", "This process's rank, set by the launcher.")                      \
     X(SIZE, size, INTEGER, "-1", -1, 1 << 30, "ranks", "Number of ranks, set by the launcher.")                         \
     X(ID, id, TEXT, "", 0, 0, "256 hex digits", "The unique id of the job, set by the launcher.")                       \

@@ -1,0 +1,91 @@
+/* network.c -- see network.h. */
+#include "network.h"
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static pid_t holder; /* of host b */
+
+static int run(const char *command)
+{
+    const int status = system(command);
+
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+bool network_open(void)
+{
+    int  tube[2];
+    char done = 0;
+
+    if (run("ip -V >/dev/null 2>&1 && nsenter -V >/dev/null 2>&1")) {
+        printf("skipped: ip(8) or nsenter(1) is not installed\n");
+        return false;
+    }
+    if (unshare(CLONE_NEWNET) || pipe(tube)) {
+        printf("skipped: no network namespaces here: %s\n", strerror(errno));
+        return false;
+    }
+    holder = fork();
+    if (holder == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        done = unshare(CLONE_NEWNET) == 0;
+        if (write(tube[1], &done, 1) == 1)
+            pause();
+        _exit(0);
+    }
+    expect_true(read(tube[0], &done, 1) == 1 && done);
+    close(tube[0]);
+    close(tube[1]);
+    network_run('a', "ip link set lo up");
+    network_run('b', "ip link set lo up");
+    return true;
+}
+
+void network_run(char host, const char *format, ...)
+{
+    char    command[512], line[640];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(command, sizeof(command), format, args);
+    va_end(args);
+    if (host == 'b')
+        snprintf(line, sizeof(line), "nsenter -t %d -n -- sh -c '%s'", holder, command);
+    else
+        snprintf(line, sizeof(line), "%s", command);
+    expect(run(line) == 0, "host %c: this command failed: %s", host, command);
+}
+
+void network_enter(char host)
+{
+    char path[64];
+    int  fd;
+
+    if (host == 'b') {
+        snprintf(path, sizeof(path), "/proc/%d/ns/net", holder);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        expect(fd >= 0 && setns(fd, CLONE_NEWNET) == 0, "cannot go to host b: %s", strerror(errno));
+        close(fd);
+    }
+    expect_true(unshare(CLONE_NEWUTS) == 0 && sethostname(host == 'a' ? "host-a" : "host-b", 6) == 0);
+}
+
+void network_cable(const char *name)
+{
+    network_run('a', "ip link add %s type veth peer name peer0", name);
+    network_run('a', "ip link set peer0 netns %d", holder);
+    network_run('b', "ip link set peer0 name %s", name);
+    network_run('a', "ip link set %s up", name);
+    network_run('b', "ip link set %s up", name);
+}
