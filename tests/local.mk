@@ -75,6 +75,17 @@ tests_test_strangers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_strangers_LDADD = $(CORE_LIBS)
 endif
 
+# ---- messages between hosts
+if HAVE_CHECK
+NET_SUITES = tests/test_wire
+check_PROGRAMS += $(NET_SUITES)
+TESTS += $(NET_SUITES)
+WIRES = tests/wires.c tests/wires.h $(NETWORK) $(PARTY)
+tests_test_wire_SOURCES = tests/test_wire.c $(WIRES)
+tests_test_wire_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_wire_LDADD = $(CORE_LIBS)
+endif
+
 # ---- the trainer
 if TRAINER
 dist_check_SCRIPTS += tests/test_trainer_ranks.sh tests/test_layouts.sh tests/test_trainer_state.sh tests/test_trainer_torch.sh

@@ -31,6 +31,12 @@
     X(SUBNET, subnet, TEXT, "", 0, 0, "address/bits,...",                                                               \
       "Subnets that ranks on other hosts are met in, IPv4 or IPv6; empty: all.")                                        \
     X(PORTS, ports, TEXT, "", 0, 0, "first-last", "TCP ports to listen at, for firewalls; empty: any free one.")        \
+    X(NETWORK, network, TEXT, "", 0, 0, "name of a transport",                                                         \
+      "The only network that is used to other hosts; empty: the first that both have.")                                 \
+    X(HOST, host, TEXT, "", 0, 0, "name",                                                                               \
+      "Processes with the same name share memory, others go by network; empty: by machine.")                            \
+    X(SOCKETS, sockets, INTEGER, "0", 0, 16, "sockets",                                                                 \
+      "TCP sockets for large messages from one process to another; 0: one per 25 Gbit/s of the fastest link.")          \
     X(RANK, rank, INTEGER, "-1", -1, 1 << 30, "rank", "This process's rank, set by the launcher.")                      \
     X(SIZE, size, INTEGER, "-1", -1, 1 << 30, "ranks", "Number of ranks, set by the launcher.")                         \
     X(ID, id, TEXT, "", 0, 0, "256 hex digits", "The unique id of the job, set by the launcher.")                       \

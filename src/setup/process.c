@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "helper.h"
-#include "memfd.h"
+#include "life.h"
 #include "socket.h"
 
 #include <errno.h>
@@ -195,27 +195,6 @@ static void serve_gone(int pidfd)
 
 /* ---- this process ---------------------------------------------------------------------------------------------- */
 
-/* Its life page, filled but for what the helper thread adds. 0 or HKT_ERR_*. */
-static int make_life(struct hkt_life **made, int *fd)
-{
-    struct hkt_life *life;
-
-    *fd = hkt_memfd_create(sizeof(*life), "life page");
-    if (*fd < 0)
-        return *fd;
-    life = hkt_alloc_check() ? MAP_FAILED : mmap(NULL, sizeof(*life), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
-    if (life == MAP_FAILED) {
-        close(*fd);
-        return hkt_fail(HKT_ERR_MEMORY, "cannot map this process's life page of %zu bytes", sizeof(*life));
-    }
-    life->self = (uint64_t)(uintptr_t)life;
-    life->pid  = getpid();
-    if (gethostname(life->host, sizeof(life->host) - 1))
-        snprintf(life->host, sizeof(life->host), "?");
-    *made = life;
-    return 0;
-}
-
 /* Makes `self`. The lock is held. */
 static int start(void)
 {
@@ -235,7 +214,7 @@ static int start(void)
     e->process.self = true;
     atomic_init(&e->process.readable, 1);
     e->process.pid = getpid();
-    rc             = make_life(&e->process.life, &fd);
+    rc             = hkt_life_make(&e->process.life, &fd);
     if (rc)
         goto fail;
     rc = hkt_random(e->process.life->address.uuid, sizeof(e->process.life->address.uuid));
@@ -273,10 +252,22 @@ int hkt_process_self(struct hkt_process **process)
 
 void hkt_process_address(struct hkt_process_address *address)
 {
+    static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER; /* not `lock`: the network has one of its own */
+    struct hkt_net_address net = {0};
+
+    pthread_mutex_lock(&asking);
+    if (!self->process.life->address.net.bytes && !hkt_network.address(&net))
+        self->process.life->address.net = net; /* nobody has the address yet, and so nobody reads it */
     *address = self->process.life->address;
+    pthread_mutex_unlock(&asking);
 }
 
 /* ---- peers ----------------------------------------------------------------------------------------------------- */
+
+static bool is_elsewhere(const struct hkt_process_address *a)
+{
+    return memcmp(a->host, self->process.life->address.host, sizeof(a->host)) != 0;
+}
 
 /* The peer of this uuid with one reference more, or NULL. The lock is held. */
 static struct entry *take(const uint64_t uuid[2])
@@ -318,7 +309,7 @@ static int make_entry(struct entry **made, int fd, int32_t pid, const struct hkt
         hkt_free(e);
         return hkt_fail(HKT_ERR_MEMORY, "cannot map the life page of a peer process: %zu bytes", sizeof(*life));
     }
-    if (memcmp(&life->address, address, sizeof(*address)) != 0) {
+    if (memcmp(life->address.uuid, address->uuid, sizeof(address->uuid)) != 0) {
         munmap(life, sizeof(*life));
         hkt_free(e);
         return hkt_fail(HKT_ERR_SYSTEM, "a peer process gave the life page of another one");
@@ -334,8 +325,20 @@ static int make_entry(struct entry **made, int fd, int32_t pid, const struct hkt
     return 0;
 }
 
+static void free_elsewhere(struct entry *e)
+{
+    if (e->process.net)
+        hkt_network.detach(e->process.net);
+    hkt_free(e->process.life);
+    hkt_free(e);
+}
+
 static void free_entry(struct entry *e)
 {
+    if (is_elsewhere(&e->process.life->address)) {
+        free_elsewhere(e);
+        return;
+    }
     for (uint32_t slot = 0; slot < HKT_SEGMENTS; slot++) {
         retire_slot(e, slot);
         if (e->past[slot].base)
@@ -347,6 +350,43 @@ static void free_entry(struct entry *e)
     }
     munmap(e->process.life, sizeof(*e->process.life));
     hkt_free(e);
+}
+
+/* A new entry of a process of another host, unless it is known. */
+static int attach_elsewhere(struct hkt_process **peer, const struct hkt_process_address *address)
+{
+    struct entry *made = hkt_alloc(sizeof(*made)), *e;
+    int           rc   = 0;
+
+    if (!made)
+        return HKT_ERR_MEMORY;
+    made->pidfd        = -1;
+    made->process.refs = 1;
+    made->process.life = hkt_alloc(sizeof(*made->process.life));
+    if (!made->process.life) {
+        hkt_free(made);
+        return HKT_ERR_MEMORY;
+    }
+    atomic_init(&made->process.readable, -1);
+    made->process.life->address = *address;
+    made->process.life->pid     = address->pid;
+    memcpy(made->process.life->host, address->name, sizeof(address->name) - 1);
+    rc = hkt_network.attach(&made->process.net, &made->process, self->process.life->address.uuid);
+    if (rc) {
+        free_elsewhere(made);
+        return rc;
+    }
+    pthread_mutex_lock(&lock);
+    e = take(address->uuid);
+    if (!e) {
+        made->next = peers;
+        peers      = made;
+    }
+    pthread_mutex_unlock(&lock);
+    if (e)
+        free_elsewhere(made);
+    *peer = e ? &e->process : &made->process;
+    return 0;
 }
 
 struct asked {
@@ -384,6 +424,12 @@ static int ask_lives(struct asked asked[BATCH], struct hkt_process **list, const
         e       = take(address[i].uuid);
         list[i] = e ? &e->process : NULL;
         pthread_mutex_unlock(&lock);
+        if (!e && is_elsewhere(&address[i])) {
+            const int rc = attach_elsewhere(&list[i], &address[i]);
+
+            if (rc)
+                return rc;
+        }
         while (twin < n && memcmp(&address[asked[twin].which], &address[i], sizeof(*address)) != 0)
             twin++;
         if (list[i] || twin < n)
@@ -479,27 +525,6 @@ void hkt_process_detach(struct hkt_process *peer)
     pthread_mutex_unlock(&lock);
     if (gone)
         free_entry(gone);
-}
-
-bool hkt_process_stopped(const struct hkt_process *p)
-{
-    char        path[32], text[512];
-    const char *end;
-    ssize_t     n;
-    int         fd;
-
-    if (p->pid <= 0)
-        return false;
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)p->pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    while ((n = read(fd, text, sizeof(text) - 1)) < 0 && errno == EINTR)
-        continue;
-    close(fd);
-    text[n > 0 ? n : 0] = 0;
-    end                 = strrchr(text, ')'); /* the name before it may hold anything */
-    return end && end[1] == ' ' && (end[2] == 'T' || end[2] == 't');
 }
 
 /* ---- for segment.c --------------------------------------------------------------------------------------------- */
