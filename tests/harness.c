@@ -252,9 +252,23 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
+/* Ranks that are processes can pretend to be on several hosts: runs of ranks, or one by one in turn when the number is negative. */
+static void choose_host(const struct start *s)
+{
+    const char *all   = getenv("TEST_HOSTS");
+    const int   hosts = s->world->hosts ? s->world->hosts : all ? atoi(all) : 1, rank = s->me.rank;
+    char        name[32];
+
+    if (hosts == 0 || hosts == 1)
+        return;
+    snprintf(name, sizeof(name), "host%d", hosts < 0 ? rank % -hosts : rank / ((s->me.n + hosts - 1) / hosts));
+    setenv("HKT_HOST", name, 1);
+}
+
 static void process_main(struct start *s)
 {
     set_environment(s->world);
+    choose_host(s);
     run_rank(s);
     if (LEAKS()) {
         snprintf(my_slot->failure, sizeof(my_slot->failure), "memory leaked, see above");

@@ -33,6 +33,7 @@ typedef void rank_fn(struct rank *me);
 struct world {
     int                 n;
     enum kind           kind;
+    int                 hosts; /* that processes pretend to be on; 0: as TEST_HOSTS says, else one; < 0: ranks take them in turn */
     rank_fn            *fn;
     void               *arg;
     const char         *environment[4]; /* "HKT_SPIN=0": set for the ranks; the test's process must not have called the library */

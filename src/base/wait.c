@@ -55,6 +55,8 @@ int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, uint64_t max_
     uint64_t now;
     int      rc;
 
+    if (w->poll)
+        w->poll();
     if (++b->polls <= EAGER_POLLS)
         return 0;
     if (!w->shared && b->polls % SPIN_POLLS) {
@@ -72,6 +74,8 @@ int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, uint64_t max_
         return check(w, b, now);
     }
     rc = check(w, b, now);
+    if (!rc && w->rest)
+        w->rest();
     if (!rc)
         sleep_on(w, b, max_sleep_ns);
     return rc;

@@ -22,6 +22,8 @@ struct hkt_waiter {
     _Atomic uint32_t      **sleepers;    /* per rank: threads asleep on a word of that rank */
     bool (*alive)(void *arg, int rank);  /* false: that rank's process has died or left */
     void    *arg;
+    void (*poll)(void);                  /* makes messages move that no other rank moves for us, at every look; NULL: there are none */
+    void (*rest)(void);                  /* somebody else is to do that: this thread goes to sleep */
     uint64_t spin_ns;                    /* polling budget when every rank has a core */
     bool     shared;                     /* ranks share cores: yield instead of spinning */
     uint64_t timeout_ns;                 /* 0: none */

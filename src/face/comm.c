@@ -10,6 +10,7 @@
 #include "base/option.h"
 #include "face/group.h"
 #include "face/library.h"
+#include "run/far.h"
 #include "setup/bootstrap.h"
 #include "setup/socket.h"
 
@@ -70,11 +71,13 @@ static int join_steps(struct plan_to_join *j, const struct circle *in, struct hk
     mine = hkt_communicator_create(&c, j->rank, j->size, process, &j->config);
     rc   = agree(in, c, mine, 0); /* before everybody knows everybody's process, no memory can be handed over */
     if (!rc) {
-        mine = j->rank == 0 ? hkt_communicator_segment(c, &segment) : 0;
+        mine = j->rank == c->leader ? hkt_communicator_segment(c, &segment) : 0;
         rc   = agree(in, c, mine, segment ? segment->id : 0);
     }
     if (!rc) {
-        mine = hkt_communicator_attach(c, in->all[0].segment);
+        mine = hkt_communicator_attach(c, in->all[c->leader].segment);
+        if (!mine)
+            mine = hkt_far_open(c, in->all[0].id);
         if (!mine)
             hkt_communicator_settle(c, in->all);
         rc = agree(in, c, mine, 0);

@@ -8,7 +8,8 @@
 /* What each rank tells the others while a communicator is made. */
 struct hkt_introduction {
     int32_t         code;    /* HKT_OK, or why this rank cannot */
-    uint32_t        segment; /* rank 0: id of the communicator's segment */
+    uint32_t        segment; /* the first rank of a host: id of the segment that it has made */
+    uint64_t        id[2];   /* rank 0: of the communicator, in the last round but one */
     int32_t         read_ok;
     struct hkt_cpus cpus;
     char            sentence[256];
@@ -17,10 +18,10 @@ struct hkt_introduction {
 /* An end with everything but the segment; the processes of all ranks are taken over, detached by hkt_communicator_free(). */
 int hkt_communicator_create(struct hkt_communicator **c, int rank, int size, struct hkt_process **process, const hkt_config_t *config);
 
-/* Rank 0: makes the segment and hands it to all processes; the id is for the others. */
+/* The first rank of a host: makes its segment and hands it to the processes there; the id is for the others. */
 int hkt_communicator_segment(struct hkt_communicator *c, struct hkt_segment **segment);
 
-/* All: maps segment `id` of rank 0's process. */
+/* All: maps segment `id` of the process of their host's first rank. */
 int hkt_communicator_attach(struct hkt_communicator *c, uint32_t id);
 
 /* All: what everybody's introduction says about cores and reach. */

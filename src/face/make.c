@@ -7,7 +7,9 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "run/buffer.h"
+#include "run/far.h"
 #include "run/tune.h"
+#include "setup/socket.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +49,10 @@ static int choose_transports(struct hkt_communicator *c)
         struct hkt_peer *p = &c->peer[r];
         int              i = 0;
 
+        if (p->process->net) { /* the wire reaches it */
+            c->one_process = false;
+            continue;
+        }
         while (hkt_transports[i] && hkt_transports[i]->reach(p->process, &link))
             i++;
         p->transport = hkt_transports[i];
@@ -77,8 +83,7 @@ int hkt_communicator_create(struct hkt_communicator **out, int rank, int size, s
         snprintf(c->name, sizeof(c->name), "%s", config->name);
     else
         snprintf(c->name, sizeof(c->name), "comm%u", atomic_fetch_add(&count, 1));
-    c->layout = hkt_shared_layout(n);
-    c->peer   = hkt_alloc(n * sizeof(*c->peer));
+    c->peer = hkt_alloc(n * sizeof(*c->peer));
     for (int r = 0; r < size; r++)
         if (c->peer)
             c->peer[r].process = process[r];
@@ -96,10 +101,11 @@ int hkt_communicator_create(struct hkt_communicator **out, int rank, int size, s
     c->scale      = hkt_alloc((n + 1) * sizeof(*c->scale));
     c->sent       = hkt_alloc(6 * n * sizeof(*c->sent));
     if (!c->peer || !c->sleepers || !c->in || !c->out || !c->in_mapped || !c->out_mapped || !c->in_edge || !c->src || !c->dst || !c->scales || !c->scale ||
-        !c->sent || choose_transports(c)) {
+        !c->sent || choose_transports(c) || hkt_far_create(c)) {
         hkt_communicator_free(c);
         return HKT_ERR_MEMORY;
     }
+    c->layout       = hkt_shared_layout((size_t)c->seats, n);
     c->out_edge     = c->in_edge + n;
     c->received     = c->sent + n;
     c->pushed       = c->sent + 2 * n;
@@ -117,7 +123,7 @@ int hkt_communicator_segment(struct hkt_communicator *c, struct hkt_segment **se
     int rc = hkt_segment_create(segment, c->layout.size, "communicator");
 
     for (int r = 0; !rc && r < c->size; r++)
-        if (!c->peer[r].process->self)
+        if (!c->peer[r].process->self && !c->peer[r].process->net)
             rc = hkt_segment_share(*segment, &c->peer[r].process, 1);
     if (rc && *segment) {
         hkt_segment_free(*segment);
@@ -128,18 +134,20 @@ int hkt_communicator_segment(struct hkt_communicator *c, struct hkt_segment **se
 
 int hkt_communicator_attach(struct hkt_communicator *c, uint32_t id)
 {
-    void *there = hkt_segment_peer(c->peer[0].process, id);
+    void *there = hkt_segment_peer(c->peer[c->leader].process, id);
 
     if (!there)
-        return hkt_fail(HKT_ERR_INTERNAL, "the communicator's segment %u of rank 0 is not mapped", id);
+        return hkt_fail(HKT_ERR_INTERNAL, "the communicator's segment %u of rank %d is not mapped", id, c->leader);
     c->shared = hkt_buffer_remap(there, c->layout.size);
     if (!c->shared)
         return HKT_ERR_SYSTEM;
     for (int r = 0; r < c->size; r++) {
         struct hkt_peer *p = &c->peer[r];
 
-        p->cell        = (struct hkt_cell *)(void *)((char *)c->shared + c->layout.cells) + r;
-        p->banks       = (struct hkt_banks *)((char *)c->shared + c->layout.eager) + r;
+        if (p->process->net)
+            continue;
+        p->cell        = (struct hkt_cell *)(void *)((char *)c->shared + c->layout.cells) + p->seat;
+        p->banks       = (struct hkt_banks *)((char *)c->shared + c->layout.eager) + p->seat;
         c->sleepers[r] = &p->cell->sleepers;
     }
     return 0;
@@ -151,6 +159,8 @@ void hkt_introduce(struct hkt_introduction *me, const struct hkt_communicator *c
     me->code    = code;
     me->read_ok = c ? c->read_ok : 0;
     hkt_machine_cpus(&me->cpus);
+    if (c && c->rank == 0 && !code) /* what it cannot draw the clock makes up: it need only be new */
+        me->id[0] = hkt_random(me->id, sizeof(me->id)) ? hkt_now_ns() : me->id[0];
     if (code)
         snprintf(me->sentence, sizeof(me->sentence), "%s", hkt_last_error());
 }
@@ -171,17 +181,21 @@ void hkt_communicator_settle(struct hkt_communicator *c, const struct hkt_introd
     bool             dedicated = true;
 
     for (int r = 0; r < c->size; r++) {
+        if (!hkt_near(c, r))
+            continue;
         c->read_ok &= all[r].read_ok != 0;
         if (cpus)
-            cpus[r] = all[r].cpus;
+            cpus[c->peer[r].seat] = all[r].cpus;
     }
     if (cpus)
-        dedicated = hkt_machine_dedicated(cpus, c->size);
+        dedicated = hkt_machine_dedicated(cpus, c->seats);
     hkt_free(cpus);
     c->waiter = (struct hkt_waiter){.poison     = &c->shared->poison,
                                     .sleepers   = c->sleepers,
                                     .alive      = hkt_peer_alive,
                                     .arg        = c,
+                                    .poll       = c->far ? hkt_wire_poll : NULL,
+                                    .rest       = c->far ? hkt_wire_rest : NULL,
                                     .spin_ns    = (uint64_t)hkt_options()->spin_us * 1000,
                                     .shared     = !dedicated,
                                     .timeout_ns = (uint64_t)(c->timeout_s * 1e9)};
@@ -196,6 +210,7 @@ void hkt_communicator_free(struct hkt_communicator *c)
 {
     if (!c)
         return;
+    hkt_far_free(c); /* what is still on its way leaves from the memory below */
     if (c->shared) {
         atomic_store(&c->peer[c->rank].cell->left, 1);
         hkt_buffer_release(c);

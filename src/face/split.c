@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "face/group.h"
-#include "run/operation.h"
+#include "run/far.h"
 
 #include <stdlib.h>
 
@@ -89,13 +89,15 @@ static int make(struct splitting *s, const hkt_config_t *config)
     rc = hold(s->process, s->member, s->n, s->parent);
     if (!rc && s->n)
         rc = hkt_communicator_create(&s->made, s->me, s->n, s->process, config);
-    if (!rc && s->n && s->me == 0)
+    if (!rc && s->n && s->me == s->made->leader)
         rc = hkt_communicator_segment(s->made, &s->segment);
     hkt_introduce(&me, s->made, rc);
     me.segment = s->segment ? s->segment->id : 0;
     HKT_TRY(introduce(s->parent, &me, s->all, s->member, s->n));
     if (s->n)
-        rc = hkt_communicator_attach(s->made, s->all[s->member[0].rank].segment);
+        rc = hkt_communicator_attach(s->made, s->all[s->member[s->made->leader].rank].segment);
+    if (!rc && s->n)
+        rc = hkt_far_open(s->made, s->all[s->member[0].rank].id);
     for (int i = 0; i < s->n; i++)
         s->mine[i] = s->all[s->member[i].rank];
     if (!rc && s->n)

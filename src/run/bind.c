@@ -16,19 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NONE = -1 };
-
-static struct hkt_trace_step *step_of(const struct hkt_binder *b, int rank, uint32_t s)
-{
-    return &b->rank[rank].step[s];
-}
-
-/* The message of a PEER operand of a step; operands are numbered as in the schedule. */
-static uint32_t *message_of(const struct hkt_binder *b, int rank, const struct hkt_operand *o)
-{
-    return &b->rank[rank].message[o - b->rank[rank].schedule.operand];
-}
-
 /* ---- home -------------------------------------------------------------------------------------------------------- */
 
 static const struct hkt_operand *single_local_source(const struct hkt_binder *b, int rank, uint32_t s)
@@ -37,10 +24,10 @@ static const struct hkt_operand *single_local_source(const struct hkt_binder *b,
     const struct hkt_step     *st    = &sched->step[s];
     const struct hkt_operand  *o     = hkt_sources(sched, st);
 
-    return st->nsrc == 1 && o->place != HKT_PEER ? o : NULL;
+    return st->nsrc == 1 && o->place != HKT_PEER && hkt_step_of(b, rank, s)->in == hkt_step_of(b, rank, s)->out ? o : NULL;
 }
 
-static const struct hkt_operand *local_destination(const struct hkt_binder *b, int rank, uint32_t s)
+const struct hkt_operand *hkt_local_destination(const struct hkt_binder *b, int rank, uint32_t s)
 {
     const struct hkt_schedule *sched = &b->rank[rank].schedule;
     const struct hkt_operand  *o     = hkt_destinations(sched, &sched->step[s]);
@@ -51,17 +38,10 @@ static const struct hkt_operand *local_destination(const struct hkt_binder *b, i
     return NULL;
 }
 
-/* The operand's place, if other ranks can get at it. */
-static const struct hkt_operand *reachable(const struct hkt_binder *b, const struct hkt_operand *o)
+/* The operand's place, if those can get at it who must: other ranks, or for what goes to another host the sender alone. */
+static const struct hkt_operand *reachable(const struct hkt_binder *b, const struct hkt_message *m, const struct hkt_operand *o)
 {
-    return o && !b->slots_only && (o->place == HKT_TMP || b->reach != HKT_REACH_STAGE) ? o : NULL;
-}
-
-static struct hkt_bound place(int rank, const struct hkt_operand *o)
-{
-    const uint8_t home[] = {[HKT_IN] = HKT_HOME_IN, [HKT_OUT] = HKT_HOME_OUT, [HKT_TMP] = HKT_HOME_SLOT};
-
-    return (struct hkt_bound){.home = home[o->place], .rank = (uint32_t)rank, .id = o->id};
+    return o && !b->slots_only && (m->wire || o->place == HKT_TMP || b->reach != HKT_REACH_STAGE) ? o : NULL;
 }
 
 /* In this order: in the sender's place that it was copied from; in the receiver's place that it only gets stored to (the sender stores
@@ -70,37 +50,38 @@ static struct hkt_bound place(int rank, const struct hkt_operand *o)
  *   map                pointer           pointer            pointer         pointer
  *   read               read, or TMP      write, or TMP      read, or TMP    pointer
  *   stage              TMP               TMP                TMP             pointer
- * Where the first two can both be, the one of the two ranks copies that has copied less so far: a root helps those who wait for it. */
+ * Where the first two can both be, the one of the two ranks copies that has copied less so far: a root helps those who wait for it. What goes to
+ * another host leaves from a place of the sender, whatever the reach. */
 static void choose_home(struct hkt_binder *b, struct hkt_message *m)
 {
     const struct hkt_operand *source = single_local_source(b, m->from, m->send);
-    const struct hkt_operand *target = b->rank[m->to].schedule.step[m->recv].nsrc == 1 ? local_destination(b, m->to, m->recv) : NULL;
-    const struct hkt_operand *kept   = local_destination(b, m->from, m->send);
+    const struct hkt_operand *target = b->rank[m->to].schedule.step[m->recv].nsrc == 1 ? hkt_local_destination(b, m->to, m->recv) : NULL;
+    const struct hkt_operand *kept   = hkt_local_destination(b, m->from, m->send);
     struct hkt_trace         *from = &b->rank[m->from], *to = &b->rank[m->to];
 
-    source = reachable(b, source);
-    target = reachable(b, target);
-    kept   = reachable(b, kept);
+    source = reachable(b, m, source);
+    target = m->wire ? NULL : reachable(b, m, target);
+    kept   = reachable(b, m, kept);
     if (source && (!target || to->load <= from->load)) {
-        m->home = place(m->from, source);
+        m->home = hkt_place_of(m->from, source);
         m->kind = HKT_PULL_SOURCE;
         to->load += target != NULL;
     } else if (target) {
-        m->home = place(m->to, target);
+        m->home = hkt_place_of(m->to, target);
         m->kind = HKT_PUSH;
         from->load += source != NULL;
     } else if (kept) {
-        m->home = place(m->from, kept);
+        m->home = hkt_place_of(m->from, kept);
         m->kind = HKT_PULL_KEPT;
     } else {
-        struct hkt_trace_step *s = step_of(b, m->from, m->send);
+        struct hkt_trace_step *s = hkt_step_of(b, m->from, m->send);
 
-        if (s->slot == NONE)
+        if (s->slot == HKT_NO_SLOT)
             s->slot = (int)from->slots++;
-        m->home = (struct hkt_bound){.home = HKT_HOME_SLOT, .rank = (uint32_t)m->from, .id = (uint32_t)s->slot};
+        m->home = (struct hkt_bound){.home = HKT_HOME_SLOT, .rank = (uint32_t)m->from, .id = (uint32_t)s->slot, .from = (uint32_t)m->from};
         m->kind = HKT_SLOT;
     }
-    m->home.copy = b->reach == HKT_REACH_READ && m->home.home != HKT_HOME_SLOT;
+    m->home.copy = b->reach == HKT_REACH_READ && m->home.home != HKT_HOME_SLOT && !m->wire;
 }
 
 /* Does the step, as bound, store anything anywhere? */
@@ -111,43 +92,68 @@ static bool stores(const struct hkt_binder *b, int rank, uint32_t s, const struc
     const struct hkt_operand  *src   = hkt_sources(sched, st);
 
     if (dst->place == HKT_PEER) {
-        const struct hkt_message *m = &b->message[*message_of(b, rank, dst)];
+        const struct hkt_message *m = hkt_message_of(b, rank, dst);
 
         return m->kind == HKT_PUSH || m->kind == HKT_SLOT;
     }
     if (st->nsrc == 1 && src->place == HKT_PEER) { /* its sender has put it there already */
-        const struct hkt_message *m    = &b->message[*message_of(b, rank, src)];
-        const struct hkt_bound    here = place(rank, dst);
+        const struct hkt_message *m     = hkt_message_of(b, rank, src);
+        const struct hkt_bound    here  = hkt_place_of(rank, dst);
+        const struct hkt_bound   *there = m->wire ? &m->landing : &m->home;
 
-        return !(m->kind == HKT_PUSH && m->home.home == here.home && m->home.id == here.id);
+        return !((m->wire || m->kind == HKT_PUSH) && there->home == here.home && there->id == here.id);
     }
     return true;
 }
 
-static void choose_homes(struct hkt_binder *b)
+/* Does the step wait for another host, or send there? */
+static bool wired(const struct hkt_binder *b, int r, uint32_t s)
+{
+    const struct hkt_schedule *sched = &b->rank[r].schedule;
+    const struct hkt_step     *st    = &sched->step[s];
+    const struct hkt_operand  *o     = hkt_sources(sched, st);
+
+    for (int i = 0; b->host && i < st->nsrc + st->ndst; i++)
+        if (o[i].place == HKT_PEER && hkt_message_of(b, r, &o[i])->wire)
+            return true;
+    return false;
+}
+
+/* Numbers the steps that do something. */
+static void keep_steps(struct hkt_binder *b, int r)
+{
+    const struct hkt_schedule *sched = &b->rank[r].schedule;
+    uint32_t                   kept  = 0;
+
+    for (uint32_t s = 0; s < sched->nsteps; s++) {
+        const struct hkt_operand *dst = hkt_destinations(sched, &sched->step[s]);
+        bool                      any = wired(b, r, s);
+
+        for (int i = 0; i < sched->step[s].ndst; i++)
+            any |= stores(b, r, s, &dst[i]);
+        hkt_step_of(b, r, s)->number = any ? (int)kept : HKT_NO_STEP;
+        if (any)
+            b->rank[r].kept_as[kept++] = s;
+    }
+    b->rank[r].kept = kept;
+}
+
+static int choose_homes(struct hkt_binder *b)
 {
     for (int r = 0; r < b->size; r++) {
         b->rank[r].slots = b->rank[r].schedule.tmp_chunks;
         b->rank[r].load  = 0;
-        for (uint32_t s = 0; s < b->rank[r].schedule.nsteps; s++)
-            step_of(b, r, s)->slot = NONE;
+        for (uint32_t s = 0; s < b->rank[r].schedule.nsteps; s++) {
+            hkt_step_of(b, r, s)->slot = HKT_NO_SLOT;
+            hkt_step_of(b, r, s)->sync = false;
+        }
     }
     for (uint32_t i = 0; i < b->nmessages; i++)
         choose_home(b, &b->message[i]);
-    for (int r = 0; r < b->size; r++) {
-        const struct hkt_schedule *sched = &b->rank[r].schedule;
-        uint32_t                   kept  = 0;
-
-        for (uint32_t s = 0; s < sched->nsteps; s++) {
-            const struct hkt_operand *dst = hkt_destinations(sched, &sched->step[s]);
-            bool                      any = false;
-
-            for (int i = 0; i < sched->step[s].ndst; i++)
-                any |= stores(b, r, s, &dst[i]);
-            step_of(b, r, s)->number = any ? (int)kept++ : NONE;
-        }
-        b->rank[r].kept = kept;
-    }
+    HKT_TRY(hkt_bind_land(b));
+    for (int r = 0; r < b->size; r++)
+        keep_steps(b, r);
+    return 0;
 }
 
 /* ---- access ------------------------------------------------------------------------------------------------------ */
@@ -216,7 +222,7 @@ static void note(struct hkt_binder *b, struct hkt_bound at, struct moment when, 
     *a = (struct hkt_access){.place = (uint64_t)at.rank << 40 | (uint64_t)at.home << 38 | at.id,
                              .order = (uint64_t)when.step * PHASES + when.phase,
                              .actor = who.rank,
-                             .step  = (uint32_t)step_of(b, who.rank, who.step)->number,
+                             .step  = (uint32_t)hkt_step_of(b, who.rank, who.step)->number,
                              .write = when.phase == WRITE};
 }
 
@@ -228,11 +234,30 @@ static bool onto_itself(const struct hkt_binder *b, int r, const struct hkt_step
 
     if (st->nsrc != 1 || src->place == HKT_PEER || dst->place == HKT_PEER)
         return false;
-    from = place(r, src);
-    to   = place(r, dst);
+    from = hkt_place_of(r, src);
+    to   = hkt_place_of(r, dst);
     canonical_place(b, &from);
     canonical_place(b, &to);
     return from.home == to.home && from.id == to.id;
+}
+
+/* The same of a message between hosts: it leaves its home, it lands. */
+static void note_wire(struct hkt_binder *b, const struct hkt_message *m, enum hkt_wire_access what)
+{
+    const bool          lands = what == HKT_WIRE_LANDS;
+    const struct actor  who   = {lands ? m->to : m->from, lands ? m->recv : m->send};
+    const struct moment when  = {who.step, lands                       ? m->landing.home == HKT_HOME_SLOT ? READ_SOURCE : WRITE
+                                           : m->kind == HKT_PULL_SOURCE ? READ_SOURCE
+                                                                        : READ_KEPT};
+    struct hkt_access  *a;
+
+    note(b, lands ? m->landing : m->home, when, who);
+    if (b->error)
+        return;
+    a          = &b->access[b->naccesses - 1];
+    a->write   = lands;
+    a->wire    = (uint8_t)what;
+    a->message = (uint32_t)(m - b->message);
 }
 
 /* What one kept step reads and writes. */
@@ -245,10 +270,12 @@ static void note_step(struct hkt_binder *b, int r, uint32_t s)
     bool                       slot  = false;
 
     for (int i = 0; i < st->nsrc; i++) {
-        const struct hkt_message *m = o[i].place == HKT_PEER ? &b->message[*message_of(b, r, &o[i])] : NULL;
+        const struct hkt_message *m = o[i].place == HKT_PEER ? hkt_message_of(b, r, &o[i]) : NULL;
 
         if (!m)
-            note(b, place(r, &o[i]), (struct moment){s, READ_SOURCE}, me);
+            note(b, hkt_place_of(r, &o[i]), (struct moment){s, READ_SOURCE}, me);
+        else if (m->wire)
+            note_wire(b, m, HKT_WIRE_LANDS);
         else if (m->kind == HKT_PUSH)
             note(b, m->home, (struct moment){s, READ_KEPT}, me);
         else
@@ -256,13 +283,15 @@ static void note_step(struct hkt_binder *b, int r, uint32_t s)
     }
     o = hkt_destinations(sched, st);
     for (int i = 0; i < st->ndst; i++) {
-        const struct hkt_message *m = o[i].place == HKT_PEER ? &b->message[*message_of(b, r, &o[i])] : NULL;
+        const struct hkt_message *m = o[i].place == HKT_PEER ? hkt_message_of(b, r, &o[i]) : NULL;
 
+        if (m && m->wire)
+            note_wire(b, m, HKT_WIRE_LEAVES);
         if (!stores(b, r, s, &o[i]) || (m && m->kind == HKT_SLOT && slot))
             continue;
         slot |= m && m->kind == HKT_SLOT;
         if (!m) {
-            note(b, place(r, &o[i]), (struct moment){s, WRITE}, me);
+            note(b, hkt_place_of(r, &o[i]), (struct moment){s, WRITE}, me);
             if (!b->error)
                 b->access[b->naccesses - 1].same = onto_itself(b, r, st, &o[i]);
         } else
@@ -315,6 +344,8 @@ static void order_place(struct hkt_binder *b, const struct hkt_access *a, uint32
     uint32_t   write = n, since = 0; /* the last write; the first access after it */
 
     for (uint32_t i = 0; i < n; i++) {
+        if (b->host)
+            hkt_bind_order(b, a, i, n);
         if (write < n)
             wait_for(b, &a[i], &a[write], 0);
         for (uint32_t j = since; a[i].write && !a[i].same && j < i; j++)
@@ -369,7 +400,7 @@ static void order_all(struct hkt_binder *b)
     b->conflict = false;
     for (int r = 0; r < b->size; r++)
         for (uint32_t s = 0; s < b->rank[r].schedule.nsteps; s++)
-            if (step_of(b, r, s)->number != NONE)
+            if (hkt_step_of(b, r, s)->number != HKT_NO_STEP)
                 note_step(b, r, s);
     if (b->error)
         return;
@@ -405,7 +436,7 @@ static bool locks_up(struct hkt_binder *b)
                 for (; i < b->nwaits && b->wait[i].actor == r && b->wait[i].step == t->done; i++)
                     if (!b->wait[i].on.back && b->rank[b->wait[i].on.rank].done < b->wait[i].on.steps)
                         break;
-                if (i < b->nwaits && b->wait[i].actor == r && b->wait[i].step == t->done)
+                if ((i < b->nwaits && b->wait[i].actor == r && b->wait[i].step == t->done) || (b->host && hkt_bind_held(b, r)))
                     break;
                 t->first_wait = i;
                 t->done++;
@@ -421,12 +452,14 @@ static bool locks_up(struct hkt_binder *b)
 
 int hkt_bind(struct hkt_binder *b)
 {
+    HKT_TRY(hkt_bind_number(b));
     for (int attempt = 0; attempt < 2; attempt++) {
         b->slots_only = attempt == 1;
-        choose_homes(b);
+        HKT_TRY(choose_homes(b));
         order_all(b);
         if (b->error)
             return b->error;
+        HKT_TRY(hkt_bind_lanes(b));
         if (!b->conflict && !locks_up(b))
             return 0;
     }
@@ -441,5 +474,9 @@ bool hkt_bind_stores(const struct hkt_binder *b, int rank, uint32_t s, const str
 
 struct hkt_bound hkt_bind_operand(const struct hkt_binder *b, int rank, const struct hkt_operand *o)
 {
-    return o->place == HKT_PEER ? b->message[*message_of(b, rank, o)].home : place(rank, o);
+    const struct hkt_message *m = o->place == HKT_PEER ? hkt_message_of(b, rank, o) : NULL;
+
+    if (!m)
+        return hkt_place_of(rank, o);
+    return m->wire && m->to == rank ? m->landing : m->home;
 }

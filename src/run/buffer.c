@@ -34,7 +34,7 @@ static void look_up(struct hkt_communicator *c, const void *ptr, struct hkt_foun
     f->end        = f->segment ? f->segment->base + f->segment->size : (const char *)ptr + 1;
     f->shared     = f->segment != NULL;
     for (int r = 0; r < c->size && f->shared; r++) {
-        if (!c->peer[r].process->self)
+        if (hkt_near(c, r) && !c->peer[r].process->self)
             process[n++] = c->peer[r].process;
         if (n == 64 || (n && r == c->size - 1)) {
             f->shared = hkt_segment_share(f->segment, process, n) == 0; /* else it is plain memory to the others */
@@ -87,7 +87,7 @@ enum hkt_reach hkt_buffer_of_call(struct hkt_communicator *c, const struct hkt_c
     *at = (struct hkt_location){.segment = 0};
     if (out ? !hkt_has_out(call, c->rank) : !hkt_has_in(call, c->rank))
         return HKT_REACH_MAP;
-    return hkt_buffer_locate(c, out ? call->recv : call->send, bytes, call->arrays ? 0 : HKT_EDGE - 1, at);
+    return hkt_buffer_locate(c, out ? call->recv : call->send, bytes, call->arrays || c->far ? 0 : HKT_EDGE - 1, at);
 }
 
 enum hkt_reach hkt_buffer_reach(struct hkt_communicator *c, const struct hkt_call *call)
@@ -107,7 +107,7 @@ int hkt_buffer_stage(struct hkt_communicator *c, size_t bytes)
         return 0;
     HKT_TRY(hkt_segment_create(&made, bytes, "staging"));
     for (int r = 0; r < c->size; r++)
-        if (hkt_segment_share(made, &c->peer[r].process, 1)) {
+        if (hkt_near(c, r) && hkt_segment_share(made, &c->peer[r].process, 1)) {
             hkt_segment_free(made);
             return HKT_ERR_SYSTEM;
         }

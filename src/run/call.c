@@ -17,7 +17,7 @@ const struct hkt_collective hkt_collective[HKT_COLLS] = {
     [HKT_COLL_SCATTER] = {.rooted = true, .in = HKT_BLOCKS, .in_root_only = true, .out = HKT_BLOCK,
                           .flat_deposit = HKT_BLOCKS},
     [HKT_COLL_ALL_TO_ALL] = {.in = HKT_BLOCKS, .out = HKT_BLOCKS, .flat_deposit = HKT_BLOCKS},
-    [HKT_COLL_BARRIER]    = {.in = HKT_NOTHING, .out = HKT_NOTHING},
+    [HKT_COLL_BARRIER]    = {.reduces = true, .vector = true, .in = HKT_BLOCK, .out = HKT_BLOCK, .flat_deposit = HKT_BLOCK}, /* of nothing */
     [HKT_COLL_SEND]       = {.in = HKT_BLOCK},
     [HKT_COLL_RECV]       = {.out = HKT_BLOCK},
     [HKT_COLL_SPLIT]      = {.in = HKT_BLOCK, .out = HKT_BLOCKS, .flat_deposit = HKT_BLOCK},

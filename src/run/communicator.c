@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "language/dtype.h"
+#include "run/far.h"
 #include "run/tune.h"
 
 #include <stdarg.h>
@@ -31,7 +32,7 @@ struct hkt_signature hkt_signature_make(struct hkt_communicator *c, const struct
 {
     struct hkt_signature s = {.count = call->count, .root = hkt_collective[call->coll].rooted ? call->root : 0};
 
-    s.what = (uint32_t)call->coll | (uint32_t)call->type << TYPE | (uint32_t)(call->op == HKT_PREMUL_SUM ? HKT_OPS : call->op) << OP;
+    s.what = (uint32_t)call->coll | hkt_signature_type(call->type) | (uint32_t)(call->op == HKT_PREMUL_SUM ? HKT_OPS : call->op) << OP;
     if (call->arrays) { /* the same arrays on every rank; but in all_to_all_v, where the table tells */
         s.what |= 1u << VECTOR;
         s.count = call->coll == HKT_COLL_ALL_TO_ALL ? 0 : hash_counts(hkt_array(call, HKT_IN_COUNTS, c->size), c->size);
@@ -39,6 +40,11 @@ struct hkt_signature hkt_signature_make(struct hkt_communicator *c, const struct
     s.what |= c->history & ~0u << HISTORY;
     c->history = (c->history ^ s.what ^ (uint32_t)s.count ^ (uint32_t)(s.count >> 32) ^ (uint32_t)s.root << 8) * 2654435761u;
     return s;
+}
+
+uint32_t hkt_signature_type(hkt_type_t type)
+{
+    return (uint32_t)type << TYPE;
 }
 
 static struct hkt_call call_of(const struct hkt_signature *s)
@@ -54,7 +60,7 @@ static struct hkt_call call_of(const struct hkt_signature *s)
                              .op      = op == HKT_OPS ? HKT_PREMUL_SUM : (hkt_op_t)op};
 }
 
-static void print_signature(const struct hkt_signature *s, char *text, size_t size)
+void hkt_signature_print(const struct hkt_signature *s, char *text, size_t size)
 {
     const struct hkt_call call = call_of(s);
 
@@ -89,19 +95,37 @@ int hkt_communicator_dead(const struct hkt_communicator *c)
     return code ? hkt_fail_quiet(code, c->shared->sentence) : HKT_OK;
 }
 
-int hkt_communicator_kill(struct hkt_communicator *c, int code, const char *format, ...)
+/* The first to come writes the sentence and sets the poison word. False: somebody else has. */
+static bool claim(struct hkt_communicator *c, int code, const char *text)
 {
     struct hkt_shared *s     = c->shared;
     uint32_t           first = 0;
+
+    if (!atomic_compare_exchange_strong(&s->claim, &first, 1))
+        return false;
+    snprintf(s->sentence, sizeof(s->sentence), "%s", text);
+    hkt_store_release(&s->poison, 1ULL << 63 | (uint64_t)c->rank << 8 | (uint64_t)-code); /* pairs with hkt_communicator_state() */
+    return true;
+}
+
+void hkt_communicator_hear(struct hkt_communicator *c, int code, const char *sentence)
+{
+    if (claim(c, code, sentence))
+        hkt_log(HKT_LOG_INFO, "another host: %s", sentence);
+}
+
+int hkt_communicator_kill(struct hkt_communicator *c, int code, const char *format, ...)
+{
+    struct hkt_shared *s = c->shared;
     char               text[HKT_SENTENCE];
     va_list            args;
 
     va_start(args, format); /* the arguments may be the last error */
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    if (atomic_compare_exchange_strong(&s->claim, &first, 1)) {
-        memcpy(s->sentence, text, sizeof(text));
-        hkt_store_release(&s->poison, 1ULL << 63 | (uint64_t)c->rank << 8 | (uint64_t)-code); /* pairs with hkt_communicator_state() */
+    if (claim(c, code, text)) {
+        if (c->far)
+            hkt_wire_poison(c->far->wire, code, text);
         return hkt_fail(code, "%s", text);
     }
     for (const uint64_t since = hkt_now_ns(); !hkt_load_acquire(&s->poison) && hkt_now_ns() - since < 10 * HKT_SLEEP_NS;)
@@ -120,7 +144,7 @@ static const struct hkt_line *last_line(const struct hkt_communicator *c, int r)
 {
     const struct hkt_line *last = NULL;
 
-    for (int i = 0; i < HKT_LINES; i++) {
+    for (int i = 0; i < HKT_LINES && hkt_near(c, r); i++) {
         const struct hkt_line *l = &c->peer[r].cell->line[i];
 
         if (hkt_load_acquire(&l->number) > (last ? hkt_load_relaxed(&last->number) : 0))
@@ -134,17 +158,18 @@ static uint64_t describe(const struct hkt_communicator *c, int r, char *text, si
 {
     const struct hkt_line *line   = last_line(c, r);
     const uint64_t         number = line ? hkt_load_acquire(&line->number) : 0;
-    char                   who[128], what[160] = "no operation yet";
+    char                   who[128], what[160];
 
+    snprintf(what, sizeof(what), hkt_near(c, r) ? "no operation yet" : "on another host");
     if (line) {
         const int n = snprintf(what, sizeof(what), "operation %llu, ", (unsigned long long)number);
 
-        print_signature(&line->signature, what + n, sizeof(what) - (size_t)n);
+        hkt_signature_print(&line->signature, what + n, sizeof(what) - (size_t)n);
     }
     snprintf(text, size, "%s: %s%s", hkt_communicator_who(c, r, who, sizeof(who)), what,
              !hkt_process_alive(c->peer[r].process)                                       ? ", has died"
-             : atomic_load_explicit(&c->peer[r].cell->left, memory_order_relaxed)         ? ", has destroyed its end"
-             : hkt_process_stopped(c->peer[r].process)                                    ? ", is stopped"
+             : hkt_peer_left(c, r)                                                        ? ", has destroyed its end"
+             : hkt_near(c, r) && hkt_process_stopped(c->peer[r].process)                  ? ", is stopped"
                                                                                           : "");
     return number;
 }
@@ -164,7 +189,7 @@ void hkt_communicator_report(const struct hkt_communicator *c, char *text, size_
         size_t len;
 
         number = describe(c, r, line, sizeof(line) - 16);
-        strcat(line, number < newest ? ", missing\n" : "\n");
+        strcat(line, number < newest && hkt_near(c, r) ? ", missing\n" : "\n");
         len = strlen(line);
         if (n + len >= size)
             break;
@@ -181,7 +206,7 @@ static void missing(const struct hkt_communicator *c, uint64_t number, char *tex
 
     text[0] = 0;
     for (int r = 0; r < c->size && n < size; r++)
-        if (describe(c, r, line, sizeof(line)) < number)
+        if (describe(c, r, line, sizeof(line)) < number && hkt_near(c, r))
             n += (size_t)snprintf(text + n, size - n, "%s%s", n ? "; " : "", line);
 }
 
@@ -205,7 +230,9 @@ int hkt_communicator_lost(struct hkt_communicator *c, int why, int rank, const c
                                      "communicator %s: rank %d waited %g s in %s, number %llu, for %s; not there yet: %s; is it busy, stopped "
                                      "or in another call? the limit is HKT_TIMEOUT or hkt_config_t.timeout_s",
                                      c->name, c->rank, (double)c->waiter.timeout_ns * 1e-9, what, (unsigned long long)number, who,
-                                     late[0] ? late : "it has entered but not gone on");
+                                     late[0]             ? late
+                                     : hkt_near(c, rank) ? "it has entered but not gone on"
+                                                         : "what it should have sent from its host");
     }
 }
 
@@ -258,10 +285,10 @@ int hkt_communicator_mismatch(struct hkt_communicator *c, uint64_t number, int o
     bool           everybody = first == number;
     char           here[160], there[160], who[128], self[128];
 
-    print_signature(&hkt_line_of(c, c->rank, first)->signature, here, sizeof(here));
-    print_signature(&hkt_line_of(c, other, first)->signature, there, sizeof(there));
+    hkt_signature_print(&hkt_line_of(c, c->rank, first)->signature, here, sizeof(here));
+    hkt_signature_print(&hkt_line_of(c, other, first)->signature, there, sizeof(there));
     for (int r = 0; r < c->size && everybody; r++)
-        everybody = sees_all(c, r, number);
+        everybody = !c->far && sees_all(c, r, number); /* other hosts hear of it only by its end */
     hkt_communicator_who(c, c->rank, self, sizeof(self));
     hkt_communicator_who(c, other, who, sizeof(who));
     if (everybody) {

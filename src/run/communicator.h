@@ -12,13 +12,16 @@
 #include "setup/segment.h"
 
 struct hkt_experience;
+struct hkt_far;
 struct hkt_plan;
 
-/* Where a rank's memory is, from here. */
+/* Where a rank's memory is, from here. Of a rank of another host there are only the first three. */
 struct hkt_peer {
     struct hkt_process         *process;
+    int                         seat; /* among the ranks of its host */
+    _Atomic uint32_t            left; /* of another host: it has destroyed its end */
     const struct hkt_transport *transport;
-    struct hkt_cell            *cell;
+    struct hkt_cell            *cell; /* NULL: it is on another host */
     struct hkt_banks           *banks;
     char                       *staging; /* own mapping of its staging memory, once that was needed */
     size_t                      staging_size;
@@ -55,12 +58,14 @@ struct hkt_communicator {
     hkt_order_t order;
     double      timeout_s;
 
-    struct hkt_shared       *shared; /* own mapping of the segment */
+    struct hkt_shared       *shared; /* own mapping of the host's segment */
     struct hkt_shared_layout layout;
     struct hkt_peer         *peer; /* size */
     struct hkt_waiter        waiter, background; /* of a caller; of a stream's thread, which leaves the core to the caller soon */
     _Atomic uint32_t       **sleepers; /* size; of the cells */
-    bool                     one_process, read_ok; /* all ranks in this process; every pair can read each other's plain memory */
+    bool                     one_process, read_ok; /* all ranks in this process; every pair of a host can read each other's plain memory */
+    struct hkt_far          *far;  /* ranks of other hosts: far.h; NULL: there are none */
+    int                      leader, seats; /* of this host: the first rank, which decides for it; how many there are */
 
     uint64_t number;  /* of the last operation begun */
     uint64_t entered; /* every rank has entered this operation */
@@ -101,6 +106,9 @@ struct hkt_communicator {
  * thread. */
 int hkt_communicator_kill(struct hkt_communicator *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Another host says that it is dead: the same for the ranks of this one, without telling the others again. Any thread; no last error. */
+void hkt_communicator_hear(struct hkt_communicator *c, int code, const char *sentence);
+
 /* HKT_OK, or the code it died of. hkt_communicator_dead() also makes its sentence the last error. Any thread. */
 int hkt_communicator_state(const struct hkt_communicator *c);
 int hkt_communicator_dead(const struct hkt_communicator *c);
@@ -121,6 +129,12 @@ void hkt_communicator_report(const struct hkt_communicator *c, char *text, size_
 /* Of the next operation. */
 struct hkt_signature hkt_signature_make(struct hkt_communicator *c, const struct hkt_call *call);
 
+/* The type's part of signature.what. */
+uint32_t hkt_signature_type(hkt_type_t type);
+
+/* "all_reduce of 1024 float32, sum". */
+void hkt_signature_print(const struct hkt_signature *s, char *text, size_t size);
+
 static inline bool hkt_signature_equal(const struct hkt_signature *a, const struct hkt_signature *b)
 {
     return a->count == b->count && a->what == b->what && a->root == b->root;
@@ -136,12 +150,25 @@ static inline struct hkt_line *hkt_line_of(const struct hkt_communicator *c, int
     return &c->peer[rank].cell->line[hkt_line_index(number, HKT_LINES)];
 }
 
+/* Is the rank on this host? */
+static inline bool hkt_near(const struct hkt_communicator *c, int rank)
+{
+    return c->peer[rank].cell != NULL;
+}
+
+/* It has destroyed its end. */
+static inline bool hkt_peer_left(const struct hkt_communicator *c, int rank)
+{
+    const struct hkt_peer *p = &c->peer[rank];
+
+    return atomic_load_explicit(p->cell ? &p->cell->left : &p->left, memory_order_relaxed);
+}
+
 static inline bool hkt_peer_alive(void *arg, int rank)
 {
     const struct hkt_communicator *c = arg;
 
-    return hkt_process_alive(c->peer[rank].process) &&
-           !atomic_load_explicit(&c->peer[rank].cell->left, memory_order_relaxed);
+    return hkt_process_alive(c->peer[rank].process) && !hkt_peer_left(c, rank);
 }
 
 #endif

@@ -74,6 +74,15 @@ static char *pointer(const struct hkt_operation *op, const struct hkt_bound *o, 
     return p;
 }
 
+char *hkt_execute_place(const struct hkt_operation *op, const struct hkt_wire_place *p, size_t *bytes)
+{
+    const size_t size  = p->form == HKT_PARTIAL ? op->wide : op->element;
+    struct piece piece = {0, chunk_range(op, p->like.rank, p->like.out, p->like.id).length};
+
+    *bytes = piece.count * size;
+    return piece.count ? pointer(op, &p->at, size, &piece) : NULL;
+}
+
 /* Plain memory of a peer, which no pointer reaches. */
 static bool plain(const struct hkt_operation *op, const struct hkt_bound *o)
 {
@@ -164,7 +173,7 @@ static void kernel(const struct job *j, size_t count)
 
     if (op->call->op == HKT_PREMUL_SUM && j->st->in == HKT_RAW) {
         for (int i = 0; i < j->st->nsrc; i++)
-            c->scale[i] = c->scales[j->src[i].rank];
+            c->scale[i] = c->scales[j->src[i].from];
         r.scale = c->scale;
     }
     for (int i = 0; r.stream && i < j->ndst; i++)
@@ -190,7 +199,7 @@ static int fetch(const struct job *j, int i, size_t at, size_t count, char *scra
     if (raw) {
         const void             *src = from;
         void                   *dst = scratch;
-        const struct hkt_reduce r   = {.src = &src, .dst = &dst, .scale = &c->scales[j->src[i].rank], .count = count, .nsrc = 1,
+        const struct hkt_reduce r   = {.src = &src, .dst = &dst, .scale = &c->scales[j->src[i].from], .count = count, .nsrc = 1,
                                        .ndst = 1, .divisor = (uint32_t)c->size, .in = HKT_RAW, .out = HKT_PARTIAL};
 
         hkt_reduce_kernel(op->call->type, op->call->op)(&r);
@@ -279,7 +288,7 @@ static int run_piece(struct job *j, struct piece *piece)
 static int run_step(struct hkt_operation *op, const struct hkt_bound_step *st)
 {
     struct job   j     = {.op = op, .st = st, .src = op->plan->operand + st->first};
-    const size_t count = chunk_range(op, st->like_rank, st->like_out, st->like_id).length;
+    const size_t count = chunk_range(op, st->like.rank, st->like.out, st->like.id).length;
 
     j.dst      = j.src + st->nsrc;
     j.in_size  = st->in == HKT_PARTIAL ? op->wide : op->element;
@@ -316,31 +325,76 @@ static int pass_waits(struct hkt_operation *op, uint32_t first, uint32_t n)
     return 0;
 }
 
-int hkt_execute_host(struct hkt_operation *op)
+/* One step from where it was left: its waits, its messages from other hosts, the work, its messages to them. */
+static int walk_step(struct hkt_operation *op, const struct hkt_bound_step *st)
+{
+    int rc = 0;
+
+    switch (op->stage) {
+    case HKT_STAGE_SLICE:
+    case HKT_STAGE_WAITS:
+        rc = op->plan->nlandings ? hkt_execute_name(op, false) : 0;
+        if (!rc)
+            rc = pass_waits(op, st->wait, st->nwait);
+        if (rc)
+            return rc;
+        op->stage = HKT_STAGE_ARRIVALS;
+        /* fall through */
+    case HKT_STAGE_ARRIVALS:
+        rc = op->plan->nlandings ? hkt_execute_arrivals(op, st) : 0;
+        if (rc)
+            return rc;
+        rc = run_step(op, st);
+        if (rc)
+            return rc;
+        op->stage = HKT_STAGE_SENDS;
+        /* fall through */
+    default:
+        if (st->nsend)
+            rc = hkt_execute_sends(op, st);
+        if (rc)
+            return rc;
+        op->stage = HKT_STAGE_WAITS;
+        return 0;
+    }
+}
+
+static int walk_slice(struct hkt_operation *op)
 {
     const struct hkt_plan *p    = op->plan;
     struct hkt_cell       *cell = op->comm->peer[op->comm->rank].cell;
+
+    for (; op->step < p->nsteps; op->step++) {
+        const struct hkt_bound_step *st = &p->step[op->step];
+        const int                    rc = walk_step(op, st);
+
+        if (rc) /* a wait that failed has killed the communicator already */
+            return rc == HKT_IN_PROGRESS || hkt_communicator_state(op->comm) ? rc : hkt_operation_blame(op, rc);
+        if (st->publish)
+            hkt_publish(&cell->progress, op->number << HKT_STEP_BITS | ((uint64_t)op->slice * p->nsteps + op->step + 1), &cell->sleepers);
+    }
+    return 0;
+}
+
+int hkt_execute_host(struct hkt_operation *op)
+{
+    const struct hkt_plan *p = op->plan;
     int                    rc;
 
-    for (; op->slice < op->slices; op->slice++, op->step = 0)
-        for (; op->step < p->nsteps; op->step++) {
-            const struct hkt_bound_step *st = &p->step[op->step];
-
-            rc = pass_waits(op, st->wait, st->nwait);
-            if (rc)
-                return rc;
-            rc = run_step(op, st);
-            if (rc)
-                return hkt_operation_blame(op, rc);
-            if (st->publish)
-                hkt_publish(&cell->progress, op->number << HKT_STEP_BITS | ((uint64_t)op->slice * p->nsteps + op->step + 1),
-                            &cell->sleepers);
-        }
+    for (; op->slice < op->slices; op->slice++, op->step = 0, op->stage = HKT_STAGE_SLICE) {
+        rc = p->lane_in && op->stage == HKT_STAGE_SLICE ? hkt_execute_slice(op) : 0;
+        if (!rc)
+            rc = walk_slice(op);
+        if (rc)
+            return rc;
+    }
     if (!op->slices)
         return 0;
     op->slice = op->slices - 1; /* the last waits are those of the last slice; stay there when resumed */
     op->step  = p->nsteps;
     rc        = pass_waits(op, p->last, p->nlast);
+    if (!rc && p->lane_in)
+        rc = hkt_execute_end(op);
     if (!rc)
         hkt_edge_restore(op, &op->comm->out_edge[op->comm->rank]);
     return rc;

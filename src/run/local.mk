@@ -1,13 +1,17 @@
 # What binds and runs schedules (src/run) and what the user calls (src/face).
 libcore_la_SOURCES += \
 	src/run/bind.c src/run/bind.h \
+	src/run/bind_wire.c \
 	src/run/buffer.c src/run/buffer.h \
 	src/run/call.c src/run/call.h \
 	src/run/communicator.c src/run/communicator.h \
 	src/run/edge.c src/run/edge.h \
 	src/run/execute_host.c src/run/execute_host.h \
+	src/run/execute_wire.c \
+	src/run/far.c src/run/far.h \
 	src/run/flat.c \
 	src/run/message.c \
+	src/run/message_far.c \
 	src/run/operation.c src/run/operation.h \
 	src/run/plan.c src/run/plan.h \
 	src/run/scheduled.c src/run/scheduled.h \

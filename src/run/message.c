@@ -25,15 +25,20 @@ enum { OFFER, LISTEN, PULL };
 enum { SHARED_LEAST = 65536, PIECES = 32, PIECE_LEAST = 32768 };
 enum { SIDE_BITS = HKT_PIECE_BITS / 2, SIDE = (1 << SIDE_BITS) - 1, CLOSED = SIDE /* no piece is to be had */ };
 
+static size_t pair_of(const struct hkt_communicator *c, int from, int to)
+{
+    return (size_t)c->peer[from].seat * (size_t)c->seats + (size_t)c->peer[to].seat;
+}
+
 static struct hkt_mail *mail(const struct hkt_communicator *c, int from, int to)
 {
-    return (struct hkt_mail *)(void *)((char *)c->shared + c->layout.mail) + ((size_t)from * (size_t)c->size + (size_t)to);
+    return (struct hkt_mail *)(void *)((char *)c->shared + c->layout.mail) + pair_of(c, from, to);
 }
 
 static unsigned char *mail_bank(const struct hkt_communicator *c, int from, int to, uint64_t i)
 {
     return (unsigned char *)c->shared + c->layout.mail_banks +
-           (((size_t)from * (size_t)c->size + (size_t)to) * HKT_MAIL_BANKS + i % HKT_MAIL_BANKS) * HKT_EAGER;
+           (pair_of(c, from, to) * HKT_MAIL_BANKS + i % HKT_MAIL_BANKS) * HKT_EAGER;
 }
 
 static size_t bytes_of(const struct hkt_operation *op)

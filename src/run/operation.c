@@ -2,6 +2,7 @@
 #include "run/operation.h"
 
 #include "base/error.h"
+#include "run/far.h"
 #include "run/tune.h"
 
 int hkt_operation_wait_slow(struct hkt_operation *op, _Atomic uint64_t *word, uint64_t value, int rank)
@@ -45,7 +46,7 @@ int hkt_operation_room(struct hkt_operation *op, uint64_t depth)
     /* Ask for half the depth more, so that a rank that runs ahead looks at the others' lines only now and then. */
     ask = need + depth / 2 < op->number ? need + depth / 2 : op->number - 1;
     for (; op->peer < c->size; op->peer++)
-        if (op->peer != c->rank) {
+        if (op->peer != c->rank && hkt_near(c, op->peer)) {
             const int rc = hkt_operation_wait(op, &hkt_line_of(c, op->peer, ask)->number, ask, op->peer);
 
             if (rc)
@@ -80,10 +81,10 @@ void hkt_operation_begin(struct hkt_operation *op, struct hkt_communicator *comm
         uint64_t *count = call->coll == HKT_COLL_SEND ? comm->sent : comm->received;
 
         op->number  = ++count[call->root];
-        op->advance = hkt_message_advance;
+        op->advance = hkt_near(comm, call->root) ? hkt_message_advance : hkt_message_far_advance;
     } else {
         op->number  = ++comm->number;
-        op->advance = hkt_tune_flat(comm, call) ? hkt_flat_advance : hkt_scheduled_advance;
+        op->advance = comm->far ? hkt_far_begin(op) : hkt_tune_flat(comm, call) ? hkt_flat_advance : hkt_scheduled_advance;
     }
 }
 

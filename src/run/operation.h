@@ -7,6 +7,8 @@
 #include "run/communicator.h"
 #include "run/tune.h"
 
+enum hkt_stage { HKT_STAGE_SLICE, HKT_STAGE_WAITS, HKT_STAGE_ARRIVALS, HKT_STAGE_SENDS };
+
 struct hkt_operation {
     struct hkt_communicator *comm;
     struct hkt_call         *call;
@@ -18,6 +20,8 @@ struct hkt_operation {
     /* scheduled */
     const struct hkt_plan *plan;
     uint32_t               step, wait, slice, slices;
+    enum hkt_stage         stage;   /* of the step */
+    uint32_t               landing; /* of the plan: those before it are named in this slice */
     size_t                 slice_elements, slot_bytes, element, wide;
     bool                   stream;
     enum hkt_question      asked;
@@ -64,6 +68,7 @@ int hkt_operation_room(struct hkt_operation *op, uint64_t depth);
 int hkt_flat_advance(struct hkt_operation *op);      /* flat.c: small collectives */
 int hkt_scheduled_advance(struct hkt_operation *op); /* scheduled.c: all others */
 int hkt_message_advance(struct hkt_operation *op);   /* message.c: send and receive */
+int hkt_message_far_advance(struct hkt_operation *op); /* message_far.c: the same with a rank of another host */
 
 /* Bytes that a rank shows in the flat algorithm, or SIZE_MAX when the call cannot run that way. */
 size_t hkt_flat_bytes(const struct hkt_communicator *comm, const struct hkt_call *call);

@@ -4,6 +4,8 @@
 #include "base/memory.h"
 #include "run/bind.h"
 
+#include <stdlib.h>
+
 const char *const hkt_reach_name[HKT_REACHES] = {"map", "read", "stage"};
 
 /* Destinations that the step stores to, into `to` when it is not NULL; a slot that several peers read counts once. */
@@ -50,10 +52,9 @@ static void write_step(const struct hkt_binder *b, uint32_t s, struct hkt_plan *
                                    .in        = t->in,
                                    .out       = t->out,
                                    .mixed     = t->mixed,
+                                   .sync      = t->sync,
                                    .raw       = t->raw,
-                                   .like_out  = t->like.out,
-                                   .like_rank = t->like.rank,
-                                   .like_id   = t->like.id};
+                                   .like      = t->like};
     for (int i = 0; i < out->nsrc + out->ndst; i++) /* my own memory is always at hand */
         o[i].copy &= o[i].rank != (uint32_t)me;
     *operands += (uint32_t)st->nsrc + out->ndst;
@@ -81,6 +82,95 @@ static void write_waits(const struct hkt_binder *b, struct hkt_plan *plan)
         plan->wait[n++] = w->on;
     }
 }
+
+/* ---- between hosts ----------------------------------------------------------------------------------------------- */
+
+static struct hkt_wire_place wire_place(const struct hkt_binder *b, const struct hkt_message *m, bool lands)
+{
+    struct hkt_wire_place p = {.what = {(uint32_t)(lands ? m->from : m->to), m->index},
+                               .at   = lands ? m->landing : m->home,
+                               .form = m->form,
+                               .like = hkt_step_of(b, m->from, m->send)->like};
+
+    if (lands) {
+        p.step   = m->step;
+        p.late   = m->late;
+        p.nafter = m->nafter;
+        for (int i = 0; i < m->nafter; i++)
+            p.after[i] = m->after[i];
+    }
+    return p;
+}
+
+/* The messages of one of my steps: those that it waits for, those that it sends. */
+static void write_wire_step(const struct hkt_binder *b, uint32_t s, struct hkt_plan *plan)
+{
+    const int                  me    = b->shape->rank;
+    const struct hkt_schedule *sched = &b->rank[me].schedule;
+    const struct hkt_step     *st    = &sched->step[s];
+    const struct hkt_operand  *o     = hkt_sources(sched, st);
+    struct hkt_bound_step     *out   = &plan->step[hkt_step_of(b, me, s)->number];
+
+    out->arrival = plan->nlandings;
+    out->send    = plan->nsends;
+    for (int i = 0; i < st->nsrc + st->ndst; i++) {
+        const struct hkt_message *m = o[i].place == HKT_PEER ? hkt_message_of(b, me, &o[i]) : NULL;
+
+        if (!m || !m->wire)
+            continue;
+        if (i < st->nsrc) {
+            plan->arrival[plan->nlandings]   = (struct hkt_wire_index){(uint32_t)m->from, m->index};
+            plan->landing[plan->nlandings++] = wire_place(b, m, true);
+            plan->lane_in[m->from]++;
+            out->narrival++;
+        } else {
+            plan->send[plan->nsends++] = wire_place(b, m, false);
+            plan->lane_out[m->to]++;
+            out->nsend++;
+        }
+    }
+}
+
+/* In the order in which they can be named; those of a lane keep their order, since their steps do not fall (hkt_bind_lanes()). */
+static int by_step(const void *x, const void *y)
+{
+    const struct hkt_wire_place *a = x, *b = y;
+
+    if (a->step != b->step)
+        return a->step < b->step ? -1 : 1;
+    if (a->late != b->late)
+        return a->late - b->late;
+    if (a->what.index != b->what.index)
+        return a->what.index < b->what.index ? -1 : 1;
+    return a->what.peer < b->what.peer ? -1 : a->what.peer > b->what.peer;
+}
+
+static int write_wire(const struct hkt_binder *b, struct hkt_plan *plan)
+{
+    const int me = b->shape->rank;
+    uint32_t  in = 0, out = 0;
+
+    if (!b->host)
+        return 0;
+    for (uint32_t i = 0; i < b->nmessages; i++) {
+        in += b->message[i].wire && b->message[i].to == me;
+        out += b->message[i].wire && b->message[i].from == me;
+    }
+    plan->send     = hkt_alloc(out * sizeof(*plan->send));
+    plan->landing  = hkt_alloc(in * sizeof(*plan->landing));
+    plan->arrival  = hkt_alloc(in * sizeof(*plan->arrival));
+    plan->lane_in  = hkt_alloc((size_t)b->size * sizeof(*plan->lane_in));
+    plan->lane_out = hkt_alloc((size_t)b->size * sizeof(*plan->lane_out));
+    if (!plan->send || !plan->landing || !plan->arrival || !plan->lane_in || !plan->lane_out)
+        return HKT_ERR_MEMORY;
+    for (uint32_t s = 0; s < b->rank[me].schedule.nsteps; s++)
+        if (hkt_step_of(b, me, s)->number != HKT_NO_STEP)
+            write_wire_step(b, s, plan);
+    qsort(plan->landing, plan->nlandings, sizeof(*plan->landing), by_step);
+    return 0;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static int write_plan(const struct hkt_binder *b, struct hkt_plan *plan)
 {
@@ -110,12 +200,12 @@ static int write_plan(const struct hkt_binder *b, struct hkt_plan *plan)
         if (t->step[s].number >= 0)
             write_step(b, s, plan, &operands);
     write_waits(b, plan);
-    return 0;
+    return write_wire(b, plan);
 }
 
-int hkt_plan_build(struct hkt_plan **out, const struct hkt_algorithm *a, const struct hkt_shape *shape, enum hkt_reach reach)
+int hkt_plan_build(struct hkt_plan **out, const struct hkt_algorithm *a, const struct hkt_shape *shape, struct hkt_ground ground)
 {
-    struct hkt_binder b    = {.algorithm = a, .shape = shape, .reach = reach, .size = shape->size};
+    struct hkt_binder b    = {.algorithm = a, .shape = shape, .reach = ground.reach, .host = ground.host, .size = shape->size};
     struct hkt_plan  *plan = hkt_alloc(sizeof(*plan));
     int               rc   = plan ? 0 : HKT_ERR_MEMORY;
 
@@ -128,7 +218,7 @@ int hkt_plan_build(struct hkt_plan **out, const struct hkt_algorithm *a, const s
     if (!rc) {
         plan->coll      = shape->coll;
         plan->root      = shape->root;
-        plan->reach     = reach;
+        plan->reach     = ground.reach;
         plan->algorithm = a;
         *out            = plan;
     } else
@@ -145,5 +235,10 @@ void hkt_plan_free(struct hkt_plan *plan)
     hkt_free(plan->operand);
     hkt_free(plan->wait);
     hkt_free(plan->steps_of);
+    hkt_free(plan->lane_out);
+    hkt_free(plan->lane_in);
+    hkt_free(plan->arrival);
+    hkt_free(plan->landing);
+    hkt_free(plan->send);
     hkt_free(plan);
 }

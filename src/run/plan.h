@@ -5,6 +5,9 @@
  * derives from reads and writes of the homes which step must wait for which step of which rank, and drops the steps that
  * have become empty. The direct all-reduce comes out as: one entry, one pass over the data, one exit.
  *
+ * Between hosts a message does move: its sender names the place it stands at, its receiver the place where it shall land (net/wire.h), and
+ * binding decides how early that place is free to be named.
+ *
  * It is the same for every count, type and address, so few plans serve all calls; they are kept for the communicator's life.
  */
 #ifndef HKT_PLAN_H
@@ -34,6 +37,33 @@ struct hkt_bound {
     uint8_t  home; /* enum hkt_home */
     bool     copy; /* perhaps cannot be pointed at: read into scratch first, or written from there */
     uint32_t rank, id;
+    uint32_t from; /* whose value it is, of a raw one */
+};
+
+/* How long a value is: as chunk `id` of IN or OUT of `rank`. */
+struct hkt_like {
+    uint32_t rank, id;
+    bool     out;
+};
+
+/* The index-th message of a slice to or from a rank of another host. */
+struct hkt_wire_index {
+    uint32_t peer, index; /* from 1 */
+};
+
+enum { HKT_AFTER = 2 };
+
+/* A message to send, or where one shall land. */
+struct hkt_wire_place {
+    struct hkt_wire_index what;
+    struct hkt_bound      at;
+    uint8_t               form; /* enum hkt_form */
+    struct hkt_like       like;
+    /* of a landing: */
+    uint32_t              step;  /* before which step the place is free */
+    bool                  late;  /* after the waits of that step */
+    uint8_t               nafter;
+    struct hkt_wire_index after[HKT_AFTER]; /* and when these have left it */
 };
 
 /* Wait until rank has done `steps` steps of this operation; in slice s of an operation in slices, of slice s - back. */
@@ -49,8 +79,10 @@ struct hkt_bound_step {
     uint8_t  in, out; /* enum hkt_form of the sources and of the destinations */
     bool     mixed;   /* some sources are raw, some partial (in = HKT_PARTIAL): bits in `raw` */
     bool     publish; /* some rank waits for it */
-    bool     like_out; /* how long the value is: as chunk like_id of IN or OUT of like_rank */
-    uint32_t like_rank, like_id;
+    bool     sync;    /* the place that its messages leave from is written next: they must have left */
+    uint16_t nsend, narrival;
+    uint32_t send, arrival; /* into plan.send, plan.arrival */
+    struct hkt_like like; /* how long its value is */
     uint64_t raw; /* mixed: bit per source that is raw; such steps have at most 64 sources */
 };
 
@@ -67,10 +99,22 @@ struct hkt_plan {
     struct hkt_wait_for   *wait;
     uint32_t               last, nlast; /* waits before the operation is over: others are done with my buffers */
     uint32_t              *steps_of;    /* per rank: number of its bound steps */
+
+    /* Between hosts; NULL and 0 on one host. */
+    struct hkt_wire_place *send, *landing; /* in the order of the steps; in the order in which they are to be named */
+    struct hkt_wire_index *arrival;
+    uint32_t               nsends, nlandings;
+    uint32_t              *lane_in, *lane_out; /* per rank: messages of a slice from and to it */
+};
+
+/* How the ranks of a communicator can reach each other. */
+struct hkt_ground {
+    enum hkt_reach reach; /* of the buffers on this host */
+    const int     *host;  /* per rank: which host; NULL: all are on one */
 };
 
 /* Builds the plan of shape->rank. HKT_ERR_MEMORY, or HKT_ERR_INTERNAL when the algorithm's schedule does not fit together. */
-int  hkt_plan_build(struct hkt_plan **plan, const struct hkt_algorithm *a, const struct hkt_shape *shape, enum hkt_reach reach);
+int  hkt_plan_build(struct hkt_plan **plan, const struct hkt_algorithm *a, const struct hkt_shape *shape, struct hkt_ground ground);
 void hkt_plan_free(struct hkt_plan *plan);
 
 #endif

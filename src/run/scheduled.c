@@ -18,17 +18,21 @@
 #include "run/buffer.h"
 #include "run/edge.h"
 #include "run/execute_host.h"
+#include "run/far.h"
 #include "run/tune.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
 enum { ROOM, HEAR, PLAN, STAGING, STEPS };
+enum { SLICES_BYTES = 4 << 20, SLICE_MOST = 512 << 10, SLICE_LEAST = 64 << 10 };
 
 static struct hkt_table_row *table(const struct hkt_communicator *c, int rank, uint64_t number)
 {
     struct hkt_table_row *rows = (struct hkt_table_row *)(void *)((char *)c->shared + c->layout.tables);
 
+    if (c->far) /* gathered before */
+        return c->far->rows + (size_t)rank * (size_t)c->size;
     return rows + ((size_t)rank * HKT_TABLES + number % HKT_TABLES) * (size_t)c->size;
 }
 
@@ -55,7 +59,7 @@ static void enter(struct hkt_operation *op)
     const struct hkt_edge    edge     = edge_of(op, c->rank, false, &in);
 
     hkt_edge_save(op, &edge);
-    if (call->coll == HKT_COLL_ALL_TO_ALL && call->arrays)
+    if (call->coll == HKT_COLL_ALL_TO_ALL && call->arrays && !c->far)
         for (int r = 0; r < c->size; r++)
             table(c, c->rank, op->number)[r] = (struct hkt_table_row){
                 hkt_array(call, HKT_IN_COUNTS, c->size)[r], hkt_array(call, HKT_IN_DISPLS, c->size)[r],
@@ -68,7 +72,7 @@ static void enter(struct hkt_operation *op)
                                          .scale       = call->scale,
                                          .reach       = (uint32_t)(in_reach > out_reach ? in_reach : out_reach),
                                          .way         = {0, 0}};
-    if (c->rank == 0) {
+    if (c->rank == c->leader) {
         line->entry.way.plain  = (uint16_t)hkt_tune_way(c, call, HKT_PLAIN);
         line->entry.way.mapped = (uint16_t)hkt_tune_way(c, call, HKT_MAPPED);
     }
@@ -105,18 +109,22 @@ static int compare(struct hkt_operation *op, struct hkt_request *request)
     const struct hkt_signature mine = hkt_line_of(c, c->rank, op->number)->signature;
 
     request->reach = HKT_REACH_MAP;
-    request->way   = (enum hkt_way)hkt_line_of(c, 0, op->number)->entry.way.plain;
+    request->way   = (enum hkt_way)hkt_line_of(c, c->leader, op->number)->entry.way.plain;
     for (int r = 0; r < c->size; r++) {
-        const struct hkt_line *line = hkt_line_of(c, r, op->number);
+        const struct hkt_line *line = hkt_near(c, r) ? hkt_line_of(c, r, op->number) : NULL;
 
+        if (!line)
+            continue;
         if (!hkt_signature_equal(&line->signature, &mine))
             return hkt_communicator_mismatch(c, op->number, r);
         if ((enum hkt_reach)line->entry.reach > request->reach)
             request->reach = (enum hkt_reach)line->entry.reach;
     }
     for (int r = 0; r < c->size; r++) {
-        const struct hkt_entry *e = &hkt_line_of(c, r, op->number)->entry;
+        const struct hkt_entry *e = hkt_near(c, r) ? &hkt_line_of(c, r, op->number)->entry : NULL;
 
+        if (!e)
+            continue;
         c->in[r]     = base_of(c, r, e->in_segment, e->in_offset, &c->in_mapped[r]);
         c->out[r]    = base_of(c, r, e->out_segment, e->out_offset, &c->out_mapped[r]);
         c->scales[r] = e->scale;
@@ -152,12 +160,22 @@ static int compare_tables(const struct hkt_operation *op)
     return 0;
 }
 
-/* Bytes of staging memory that the plan needs; the same on every rank. */
+/* Bytes of staging memory that the plan needs; the same on every rank of this host. */
 static size_t staging_bytes(const struct hkt_operation *op)
 {
+    if (op->comm->far)
+        return 2 * (size_t)op->plan->slots * op->slot_bytes;
     const size_t least = 2 * (size_t)op->plan->slots * HKT_STAGE_LEAST;
 
     return !op->plan->slots ? 0 : least > hkt_options()->staging ? least : hkt_options()->staging;
+}
+
+/* Between hosts all cut alike whatever their buffers need: messages of a size that keeps two under way, less where many ranks send. */
+static size_t slice_bytes(const struct hkt_communicator *c)
+{
+    const size_t each = (SLICES_BYTES / (size_t)c->size + 4095) & ~(size_t)4095;
+
+    return each > SLICE_MOST ? SLICE_MOST : each < SLICE_LEAST ? SLICE_LEAST : each;
 }
 
 static void cut_slices(struct hkt_operation *op, size_t block)
@@ -167,8 +185,8 @@ static void cut_slices(struct hkt_operation *op, size_t block)
 
     op->slices         = longest != 0;
     op->slice_elements = longest;
-    if (op->plan->slots) {
-        op->slot_bytes     = staging_bytes(op) / (2 * op->plan->slots) / 4096 * 4096;
+    if (op->comm->far || op->plan->slots) {
+        op->slot_bytes     = op->comm->far ? slice_bytes(op->comm) : staging_bytes(op) / (2 * op->plan->slots) / 4096 * 4096;
         op->slice_elements = op->slot_bytes / wide / HKT_PART_ALIGN * HKT_PART_ALIGN;
         op->slices         = (uint32_t)(longest / op->slice_elements + (longest % op->slice_elements != 0));
     }
@@ -191,10 +209,11 @@ static int plan(struct hkt_operation *op)
     HKT_TRY(hkt_tune_plan(c, call, request, &op->plan));
     traffic    = hkt_call_traffic(call, request.block, c->size) * op->element;
     mapped     = request.reach == HKT_REACH_MAP;
-    op->stream = mapped ? hkt_line_of(c, 0, op->number)->entry.way.mapped == HKT_WAY_BYPASS : traffic >= c->nontemporal;
+    op->stream = mapped ? hkt_line_of(c, c->leader, op->number)->entry.way.mapped == HKT_WAY_BYPASS : traffic >= c->nontemporal;
     op->way    = mapped ? (enum hkt_way)op->stream : request.way;
     op->asked  = mapped ? HKT_MAPPED : HKT_PLAIN;
     op->step = op->wait = op->slice = 0;
+    op->stage = HKT_STAGE_SLICE;
     cut_slices(op, request.block);
     op->began = hkt_tune_learns(c, request.reach, traffic) ? hkt_now_ns() : 0;
     return 0;
@@ -209,9 +228,9 @@ static int stage(struct hkt_operation *op)
     HKT_TRY(hkt_buffer_stage(c, need));
     for (; op->peer < c->size; op->peer++) {
         struct hkt_cell *cell = c->peer[op->peer].cell;
-        int              rc   = hkt_operation_wait(op, &cell->staging, (uint64_t)(need >> 12) << 32, op->peer);
+        int              rc   = !cell ? 0 : hkt_operation_wait(op, &cell->staging, (uint64_t)(need >> 12) << 32, op->peer);
 
-        if (!rc)
+        if (!rc && cell)
             rc = hkt_buffer_staging_of(c, op->peer, need);
         if (rc)
             return rc;
@@ -228,7 +247,7 @@ static int hear(struct hkt_operation *op)
     for (; op->peer < c->size; op->peer++) {
         int rc;
 
-        if (op->peer == c->rank)
+        if (op->peer == c->rank || !hkt_near(c, op->peer))
             continue;
         rc = hkt_operation_wait(op, &hkt_line_of(c, op->peer, op->number)->number, op->number, op->peer);
         if (rc)

@@ -120,13 +120,14 @@ struct hkt_shared_layout {
     size_t cells, eager, mail, mail_banks, tables, mirrors, size; /* offsets, bytes */
 };
 
-static inline struct hkt_shared_layout hkt_shared_layout(size_t n)
+/* Of n ranks of one host, in a communicator of `size` ranks. */
+static inline struct hkt_shared_layout hkt_shared_layout(size_t n, size_t size)
 {
     struct hkt_shared_layout l;
 
     l.cells      = 4096;
     l.tables     = (l.cells + n * sizeof(struct hkt_cell) + 4095) & ~(size_t)4095;
-    l.mail       = (l.tables + n * n * HKT_TABLES * sizeof(struct hkt_table_row) + 4095) & ~(size_t)4095;
+    l.mail       = (l.tables + n * size * HKT_TABLES * sizeof(struct hkt_table_row) + 4095) & ~(size_t)4095;
     l.eager      = (l.mail + n * n * sizeof(struct hkt_mail) + 4095) & ~(size_t)4095;
     l.mail_banks = l.eager + n * sizeof(struct hkt_banks);
     l.mirrors    = l.mail_banks + n * n * HKT_MAIL_BANKS * (size_t)HKT_EAGER;

@@ -189,7 +189,8 @@ static int build_schedules(struct hkt_binder *b, uint32_t *messages)
         b->chunks  = t->schedule.chunks;
         t->step    = hkt_alloc(t->schedule.nsteps * sizeof(*t->step));
         t->message = hkt_alloc(t->schedule.noperands * sizeof(*t->message));
-        if (!t->step || !t->message)
+        t->kept_as = hkt_alloc(t->schedule.nsteps * sizeof(*t->kept_as));
+        if (!t->step || !t->message || !t->kept_as)
             return HKT_ERR_MEMORY;
         for (uint32_t s = 0; s < t->schedule.nsteps; s++)
             for (int i = 0; i < t->schedule.step[s].ndst; i++)
@@ -257,6 +258,7 @@ void hkt_trace_free(struct hkt_binder *b)
         hkt_schedule_free(&b->rank[r].schedule);
         hkt_free(b->rank[r].step);
         hkt_free(b->rank[r].message);
+        hkt_free(b->rank[r].kept_as);
     }
     hkt_free(b->rank);
     hkt_free(b->message);

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "language/dtype.h"
-#include "run/operation.h"
+#include "run/far.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +21,9 @@ enum { FLAT_MAPPED = 2048, FLAT_BROADCAST = 8192, READ_LEAST = 32768 };
 
 /* One host: a cache line takes 50 to 240 ns, a core copies about 10 GB/s and reduces a little slower. */
 const struct hkt_link hkt_tune_local_link = {.alpha = 300e-9, .gap = 20e-9, .beta = 0.1e-9, .gamma = 0.05e-9};
+
+/* Between hosts, before anything is measured: a fast Ethernet through the kernel. */
+static const struct hkt_link far_link = {.alpha = 25e-6, .gap = 3e-6, .beta = 0.5e-9, .gamma = 0.05e-9};
 
 static const struct hkt_algorithm *forced[HKT_COLL_SCHEDULED]; /* by HKT_ALGORITHM; written once at the start */
 
@@ -104,7 +107,7 @@ enum hkt_way hkt_tune_way(const struct hkt_communicator *comm, const struct hkt_
 
 bool hkt_tune_learns(const struct hkt_communicator *comm, enum hkt_reach reach, size_t traffic)
 {
-    if (comm->rank || comm->waiter.shared || reach == HKT_REACH_STAGE)
+    if (comm->far || comm->rank || comm->waiter.shared || reach == HKT_REACH_STAGE)
         return false;
     return reach == HKT_REACH_READ || (!hkt_options()->nontemporal && traffic >= comm->nontemporal / 4);
 }
@@ -140,14 +143,29 @@ static bool fits(const struct hkt_algorithm *a, const struct hkt_shape *shape, h
     return order != HKT_ORDER_CANONICAL || !hkt_collective[shape->coll].reduces || hkt_algorithm_canonical(a, shape);
 }
 
-const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order)
+/* Seconds over `hosts` hosts, the same for all ranks. What an algorithm that knows of no hosts sends may all go from host to host, by the one link
+ * of all ranks there. */
+static double cost_over(const struct hkt_algorithm *a, const struct hkt_shape *shape, double bytes, int hosts)
+{
+    const bool      knows = shape->ngroups > 1 && !strcmp(a->name, "hierarchical");
+    struct hkt_link  link     = knows || hosts < 2 ? hkt_tune_local_link : far_link;
+    struct hkt_shape anywhere = *shape;
+
+    anywhere.rank = anywhere.root;
+    link.outer    = knows ? &far_link : NULL;
+    if (!knows && hosts > 1)
+        link.beta *= (double)shape->size / hosts;
+    return a->cost(&anywhere, bytes, &link);
+}
+
+const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order, int hosts)
 {
     const struct hkt_algorithm *best  = hkt_algorithm_find("direct");
     double                      least = 0;
 
     if (fits(forced[shape->coll], shape, order))
         return forced[shape->coll];
-    if (fits(best, shape, order))
+    if (hosts < 2 && fits(best, shape, order))
         return best;
     best = NULL;
     for (int i = 0; hkt_algorithms[i]; i++) {
@@ -155,7 +173,7 @@ const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, doubl
 
         if (!fits(hkt_algorithms[i], shape, order))
             continue;
-        cost = hkt_algorithms[i]->cost(shape, bytes, &hkt_tune_local_link);
+        cost = cost_over(hkt_algorithms[i], shape, bytes, hosts);
         if (!best || cost < least) {
             best  = hkt_algorithms[i];
             least = cost;
@@ -175,10 +193,19 @@ static const struct hkt_plan *same_plan(const struct hkt_communicator *comm, con
     return NULL;
 }
 
-static int build(struct hkt_communicator *comm, struct hkt_choice *key, double bytes)
+/* The choice is one of the magnitude, not of the call that happens to come first: hosts whose buffers are reached in other ways have seen others. */
+static int build(struct hkt_communicator *comm, struct hkt_choice *key)
 {
-    const struct hkt_shape shape = {.coll = key->coll, .rank = comm->rank, .size = comm->size, .root = key->root};
-    const struct hkt_algorithm *a = hkt_tune_choose(&shape, bytes, comm->order);
+    const double           bytes = 0.75 * (double)(1ULL << (key->magnitude < 63 ? key->magnitude : 63));
+    const struct hkt_far  *far   = comm->far;
+    const struct hkt_shape shape = {.coll        = key->coll,
+                                    .rank        = comm->rank,
+                                    .size        = comm->size,
+                                    .root        = key->root,
+                                    .ngroups     = far && far->group ? far->hosts : 0,
+                                    .group_start = far ? far->group : NULL};
+    const struct hkt_ground ground = {key->reach, far ? far->host : NULL};
+    const struct hkt_algorithm *a = hkt_tune_choose(&shape, bytes, comm->order, far ? far->hosts : 1);
     struct hkt_plan            *made;
 
     if (!a)
@@ -193,7 +220,7 @@ static int build(struct hkt_communicator *comm, struct hkt_choice *key, double b
     key->plan = same_plan(comm, key, a);
     key->owns = !key->plan;
     if (!key->plan) {
-        HKT_TRY(hkt_plan_build(&made, a, &shape, key->reach));
+        HKT_TRY(hkt_plan_build(&made, a, &shape, ground));
         key->plan = made;
     }
     comm->choice[comm->choices++] = *key;
@@ -202,7 +229,9 @@ static int build(struct hkt_communicator *comm, struct hkt_choice *key, double b
 
 int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, struct hkt_request request, const struct hkt_plan **plan)
 {
-    const enum hkt_coll coll  = call->coll == HKT_COLL_SPLIT ? HKT_COLL_ALL_GATHER : call->coll;
+    const enum hkt_coll coll  = call->coll == HKT_COLL_SPLIT     ? HKT_COLL_ALL_GATHER
+                                : call->coll == HKT_COLL_BARRIER ? HKT_COLL_ALL_REDUCE
+                                                                 : call->coll;
     const size_t        bytes = whole(comm, call, request.block);
     struct hkt_choice   key   = {.coll = (uint8_t)coll, .reach = (uint8_t)request.reach, .root = call->root};
 
@@ -217,7 +246,7 @@ int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, st
             return 0;
         }
     }
-    HKT_TRY(build(comm, &key, (double)bytes));
+    HKT_TRY(build(comm, &key));
     *plan = key.plan;
     return 0;
 }

@@ -1,0 +1,38 @@
+/* far.h -- the ranks of other hosts: what a communicator of several hosts has beside its segment.
+ *
+ * Ranks of one host see one another through their segment; from host to host go numbered messages (net/wire.h). Which ranks share a host decides
+ * what a plan makes of a schedule's messages (bind.c) and how algorithms group ranks. A host's ranks tell each other of a death by the poison
+ * word; here it is told to, and heard from, the other hosts.
+ */
+#ifndef HKT_FAR_H
+#define HKT_FAR_H
+
+#include "net/wire.h"
+#include "run/operation.h"
+
+struct hkt_far {
+    struct hkt_wire *wire;
+    int             *host;  /* per rank: which host, numbered by their first ranks */
+    int             *group; /* first ranks of the hosts and the number of ranks, for struct hkt_shape, when hosts are runs of ranks; else NULL */
+    int              hosts;
+    uint64_t        *in, *out;   /* per rank: messages of finished collectives */
+    uint64_t        *got, *sent; /* per rank: of finished send and receive */
+    uint32_t        *named;      /* per rank: landings named in this slice */
+    struct hkt_table_row *rows, *row; /* all_to_all_v: what every rank sends and receives, size * size; mine */
+    struct hkt_call       gather;     /* of the rows, while it runs */
+    struct hkt_operation  gathering;
+    unsigned char         token[2]; /* what a barrier moves */
+};
+
+/* Finds out who shares a host with whom: fills leader, seats and every peer's seat, and c->far when there are several hosts. HKT_ERR_MEMORY. */
+int hkt_far_create(struct hkt_communicator *c);
+
+/* Opens the wire. `id` as in struct hkt_wire_config. */
+int hkt_far_open(struct hkt_communicator *c, const uint64_t id[2]);
+
+void hkt_far_free(struct hkt_communicator *c); /* also when there is none */
+
+/* How a collective over several hosts begins: what advances it. A barrier gets a byte to move; the counts of all_to_all_v are gathered first. */
+int (*hkt_far_begin(struct hkt_operation *op))(struct hkt_operation *);
+
+#endif
