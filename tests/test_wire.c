@@ -10,7 +10,7 @@
 
 /* ---- order, sizes, lanes */
 
-enum { MESSAGES = 2000, SLOTS = HKT_WIRE_RING };
+enum { MESSAGES = 500, SLOTS = HKT_WIRE_RING };
 
 static size_t size_of(uint64_t n, size_t most)
 {

@@ -127,6 +127,9 @@ static void begin_arrival(struct hkt_pair *p, const struct hkt_head *head, uint6
     struct hkt_in      *in = &p->in[head->lane];
     struct hkt_arrival *a  = arrival_of(in, number);
 
+    in->begun = number > in->begun ? number : in->begun;
+    if (in->begun > in->told)
+        hkt_pair_owes(p);
     *a = (struct hkt_arrival){.state = HKT_AHEAD, .bytes = head->bytes, .note = {.value = head->value}};
     memcpy(a->note.same, head->same, sizeof(a->note.same));
     if (number <= hkt_load_acquire(&in->asked)) { /* pairs with hkt_wire_receive() */
@@ -333,15 +336,20 @@ void hkt_lane_credit(struct hkt_pair *p, const struct hkt_head *head)
     }
 }
 
-bool hkt_lane_owes(const struct hkt_pair *p, int *most)
+/* The other rank may be HKT_WIRE_DEPTH ahead of what it knows: it must hear more before it has used that up, and where many were asked for it
+ * can make use of them. A single one goes along with a message of this rank, if there is one in time. */
+bool hkt_lane_owes(const struct hkt_pair *p, bool *now)
 {
-    *most = 0;
-    for (int lane = 0; lane < HKT_LANES; lane++) {
-        const int owed = (int)(hkt_load_relaxed(&p->in[lane].asked) - p->in[lane].told);
+    bool any = *now = false;
 
-        *most = owed > *most ? owed : *most;
+    for (int lane = 0; lane < HKT_LANES; lane++) {
+        const struct hkt_in *in   = &p->in[lane];
+        const uint64_t       owed = hkt_load_relaxed(&in->asked) - in->told;
+
+        any |= owed > 0;
+        *now |= owed >= HKT_WIRE_DEPTH || (owed && in->begun > in->told);
     }
-    return *most > 0;
+    return any;
 }
 
 bool hkt_lane_all_sent(const struct hkt_pair *p)

@@ -53,6 +53,7 @@ struct hkt_in {
     struct hkt_arrival arrival[HKT_ARRIVALS];
     _Atomic uint64_t   asked; /* the caller's */
     uint64_t           told;  /* that the other rank knows of, or will by what is on its way */
+    uint64_t           begun; /* the last message of which a part has come */
     bool               stuck; /* after a conflict */
     _Atomic uint64_t   arrived;
 };
@@ -122,7 +123,7 @@ void hkt_lane_gone(struct hkt_pair *p, const struct hkt_piece *piece);
 void hkt_lane_credit(struct hkt_pair *p, const struct hkt_head *head);
 int  hkt_lane_place(struct hkt_pair *p, const struct hkt_head *head, char **to);
 void hkt_lane_landed(struct hkt_pair *p, const struct hkt_head *head);
-bool hkt_lane_owes(const struct hkt_pair *p, int *most); /* credits that the other rank does not know of; the most of a lane */
+bool hkt_lane_owes(const struct hkt_pair *p, bool *now); /* credits that the other rank does not know of; now: and will soon need */
 bool hkt_lane_all_sent(const struct hkt_pair *p);
 bool hkt_lane_all_here(const struct hkt_pair *p); /* of a rank that has left: what it has sent */
 void hkt_lane_free(struct hkt_pair *p);           /* memory of what came ahead */

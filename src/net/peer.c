@@ -19,7 +19,7 @@ enum {
     PARKED     = 4096, /* of a process: ranks of it that wait for ends which are not open yet */
     CLOSED     = 1024, /* ends that are remembered after they have closed */
     INDEX_BITS = 20,   /* of a pair's name; the others change each time the index is used */
-    PATIENCE   = 16    /* turns that a single credit waits for a message to go along with */
+    PATIENCE   = 256   /* turns that a single credit waits for a message to go along with */
 };
 
 struct closed {
@@ -92,11 +92,11 @@ void hkt_pair_connect(struct hkt_pair *p)
 
 void hkt_pair_owes(struct hkt_pair *p)
 {
-    int most;
+    bool soon;
 
-    if (!p->bound || !hkt_lane_owes(p, &most))
+    if (!p->bound || !hkt_lane_owes(p, &soon))
         return;
-    if (most >= HKT_WIRE_DEPTH) {
+    if (soon) {
         hkt_pair_talk(p, HKT_SAY_CREDIT);
     } else if (!p->lazy) {
         p->lazy       = true;
@@ -112,7 +112,7 @@ void hkt_pair_owes(struct hkt_pair *p)
 
 bool hkt_net_credits(bool all)
 {
-    int most;
+    bool soon;
 
     lazy_turn++;
     while (lazy_first && (all || lazy_turn - lazy_first->lazy_since > PATIENCE)) {
@@ -121,7 +121,7 @@ bool hkt_net_credits(bool all)
         lazy_first = p->next_lazy;
         lazy_last  = lazy_first ? lazy_last : NULL;
         p->lazy    = false;
-        if (hkt_lane_owes(p, &most))
+        if (hkt_lane_owes(p, &soon))
             hkt_pair_talk(p, HKT_SAY_CREDIT);
     }
     return lazy_first != NULL;

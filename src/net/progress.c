@@ -147,7 +147,7 @@ void hkt_net_unlock(void)
     }
 }
 
-void hkt_net_submit(struct hkt_task *t)
+void hkt_net_submit(struct hkt_task *t, bool send)
 {
     struct hkt_task *first = atomic_load_explicit(&tasks, memory_order_relaxed);
 
@@ -160,7 +160,8 @@ void hkt_net_submit(struct hkt_task *t)
     if (pthread_mutex_trylock(&lock))
         return;
     run_tasks();
-    hkt_net_pump();
+    if (send)
+        hkt_net_pump();
     hkt_net_unlock();
 }
 

@@ -23,7 +23,9 @@ int hkt_net_start(void);                            /* the thread, the first tim
 void hkt_net_lock(void);
 void hkt_net_unlock(void);
 
-void hkt_net_submit(struct hkt_task *t); /* any thread, also under the lock; runs it at once when the lock is free */
+/* Any thread, also under the lock. Runs it at once when the lock is free, and sends what has come of it: unless that can wait for the next poll,
+ * so that more goes along. */
+void hkt_net_submit(struct hkt_task *t, bool send);
 void hkt_net_step(void);                 /* one turn of progress, under the lock */
 
 /* In net/peer.c: what there is to do besides carriers' turns. */

@@ -174,7 +174,7 @@ int hkt_wire_send(struct hkt_wire *w, enum hkt_lane lane, int to, const void *fr
         return HKT_IN_PROGRESS;
     out->ring[number % HKT_WIRE_RING] = (struct hkt_send){from, (uint32_t)bytes, (uint32_t)bytes, *note};
     hkt_store_release(&out->posted, number); /* pairs with the loads in run_pair() and lane.c */
-    hkt_net_submit(&p->task);
+    hkt_net_submit(&p->task, true);
     return 0;
 }
 
@@ -189,7 +189,7 @@ int hkt_wire_receive(struct hkt_wire *w, enum hkt_lane lane, int from, void *to,
         return HKT_IN_PROGRESS;
     in->ring[number % HKT_WIRE_RING] = (struct hkt_receive){to, (uint32_t)bytes, *note};
     hkt_store_release(&in->asked, number); /* pairs with the loads in run_pair() and lane.c */
-    hkt_net_submit(&p->task);
+    hkt_net_submit(&p->task, false);
     return 0;
 }
 
@@ -221,5 +221,5 @@ void hkt_wire_poison(struct hkt_wire *w, int code, const char *sentence)
         return;
     w->code = code;
     snprintf(w->sentence, sizeof(w->sentence), "%s", sentence);
-    hkt_net_submit(&w->task); /* whoever runs it sees the sentence */
+    hkt_net_submit(&w->task, true); /* whoever runs it sees the sentence */
 }
