@@ -128,6 +128,7 @@ static void begin_arrival(struct hkt_pair *p, const struct hkt_head *head, uint6
     struct hkt_arrival *a  = arrival_of(in, number);
 
     in->begun = number > in->begun ? number : in->begun;
+    in->large = head->bytes > HKT_LARGE_MIN;
     if (in->begun > in->told)
         hkt_pair_owes(p);
     *a = (struct hkt_arrival){.state = HKT_AHEAD, .bytes = head->bytes, .note = {.value = head->value}};
@@ -336,8 +337,8 @@ void hkt_lane_credit(struct hkt_pair *p, const struct hkt_head *head)
     }
 }
 
-/* The other rank may be HKT_WIRE_DEPTH ahead of what it knows: it must hear more before it has used that up, and where many were asked for it
- * can make use of them. A single one goes along with a message of this rank, if there is one in time. */
+/* The other rank may be HKT_WIRE_DEPTH ahead of what it knows: while it sends large messages it must hear more before it has used that up, and where
+ * many were asked for it can make use of them. A single one goes along with a message of this rank, if there is one in time. */
 bool hkt_lane_owes(const struct hkt_pair *p, bool *now)
 {
     bool any = *now = false;
@@ -347,7 +348,7 @@ bool hkt_lane_owes(const struct hkt_pair *p, bool *now)
         const uint64_t       owed = hkt_load_relaxed(&in->asked) - in->told;
 
         any |= owed > 0;
-        *now |= owed >= HKT_WIRE_DEPTH || (owed && in->begun > in->told);
+        *now |= owed >= HKT_WIRE_DEPTH || (owed && in->begun > in->told + !in->large);
     }
     return any;
 }

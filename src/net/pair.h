@@ -54,6 +54,7 @@ struct hkt_in {
     _Atomic uint64_t   asked; /* the caller's */
     uint64_t           told;  /* that the other rank knows of, or will by what is on its way */
     uint64_t           begun; /* the last message of which a part has come */
+    bool               large; /* it is a large one */
     bool               stuck; /* after a conflict */
     _Atomic uint64_t   arrived;
 };
