@@ -315,8 +315,6 @@ static bool prepare(struct tcp_socket *s)
     set(s->fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
     set(s->fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
     set(s->fd, IPPROTO_TCP, TCP_KEEPCNT, LOST_MS / 1000 - 1);
-    if (!s->greeting.index) /* small frames: BBR would measure little, and then hold each back as if that were all the link can carry */
-        setsockopt(s->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
     s->buffer = s->buffer ? s->buffer : hkt_alloc(TCP_BUFFER);
     return s->buffer;
 }
