@@ -51,7 +51,8 @@ endif
 
 # ---- how ranks meet, processes, shared memory, the machine
 if HAVE_CHECK
-SETUP_SUITES = tests/test_bootstrap tests/test_machine tests/test_process tests/test_reach tests/test_segment tests/test_strangers
+SETUP_SUITES = tests/test_bootstrap tests/test_machine tests/test_process tests/test_reach tests/test_segment tests/test_strangers \
+	tests/test_tree tests/test_hosts
 check_PROGRAMS += $(SETUP_SUITES)
 TESTS += $(SETUP_SUITES)
 PARTY = tests/party.c tests/party.h
@@ -73,6 +74,12 @@ tests_test_segment_LDADD = $(CORE_LIBS)
 tests_test_strangers_SOURCES = tests/test_strangers.c $(PARTY)
 tests_test_strangers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_strangers_LDADD = $(CORE_LIBS)
+tests_test_tree_SOURCES = tests/test_tree.c $(PARTY)
+tests_test_tree_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_tree_LDADD = $(CORE_LIBS)
+tests_test_hosts_SOURCES = tests/test_hosts.c $(NETWORK) $(PARTY)
+tests_test_hosts_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_hosts_LDADD = $(CORE_LIBS)
 endif
 
 # ---- messages between hosts

@@ -223,7 +223,7 @@ START_TEST(test_addresses)
     network_run('a', "ip link set a-lone addrgenmode none up && ip link set a-none addrgenmode none up");
     network_run('a', "ip link add a-off type veth peer name a-peer && ip addr add 10.7.0.1/24 dev a-off && ip link set a-off up");
     network_run('a', "ip link add a-down type bridge && ip addr add 10.6.0.1/24 dev a-down");
-    network_cable("z-good");
+    network_cable('b', "z-good");
     network_run('a', "ip link set z-good addrgenmode none");
     network_run('a', "ip addr flush dev z-good && ip addr add 10.1.0.1/24 dev z-good && ip addr add fd01::1/64 dev z-good nodad");
     network_run('a', "ip addr add fe80::1/64 dev z-good nodad");

@@ -217,7 +217,7 @@ int hkt_comm_init_env(hkt_comm_t **comm, const hkt_config_t *config)
 
     hkt_library_start();
     if (o->rank < 0 && o->size < 0) {
-        HKT_TRY(hkt_bootstrap_unique_id(&id));
+        HKT_TRY(hkt_bootstrap_local_id(&id));
         return hkt_comm_init(comm, 1, &id, 0, config);
     }
     if (o->rank < 0 || o->size < 0 || !o->id[0])

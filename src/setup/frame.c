@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const uint64_t MAGIC  = 0x323030544b484f43ULL;
+static const uint64_t MAGIC  = 0x333030544b484f43ULL;
 static const uint64_t SAY_NS = 1000000000u;
 
 void hkt_link_expect(struct hkt_link *l, uint32_t kind, void *body, size_t room)
@@ -106,17 +106,22 @@ void hkt_link_close(struct hkt_link *l)
     l->fd = -1;
 }
 
-void hkt_link_sentence(struct hkt_link *l, char *text, size_t room)
+size_t hkt_link_body(struct hkt_link *l, void *body, size_t room)
 {
-    const size_t size = l->head.size < room ? l->head.size : room - 1;
+    const size_t size = l->head.size < room ? l->head.size : room;
     size_t       got  = 0;
 
     while (got < size) {
-        const ssize_t n = hkt_socket_receive(l->fd, text + got, size - got, NULL);
+        const ssize_t n = hkt_socket_receive(l->fd, (char *)body + got, size - got, NULL);
 
         if (n <= 0 && (n != -EAGAIN || hkt_socket_wait(l->fd, POLLIN, hkt_now_ns() + SAY_NS)))
             break;
         got += n > 0 ? (size_t)n : 0;
     }
-    text[got] = 0;
+    return got;
+}
+
+void hkt_link_sentence(struct hkt_link *l, char *text, size_t room)
+{
+    text[hkt_link_body(l, text, room - 1)] = 0;
 }

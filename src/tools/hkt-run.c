@@ -321,7 +321,7 @@ static void set_environment(const struct job *job)
     hkt_unique_id_t id;
     char            text[2 * HKT_UNIQUE_ID_BYTES + 1], number[16];
 
-    if (hkt_bootstrap_unique_id(&id)) {
+    if (hkt_bootstrap_local_id(&id)) {
         say(NULL, "%s", hkt_last_error());
         exit(1);
     }
