@@ -15,7 +15,7 @@ update-man: hkt-info
 EXTRA_DIST += docs/numbers.md
 
 EXTRA_DIST += docs/algorithms.md
-EXTRA_DIST += docs/versus-2.svg docs/versus-4.svg docs/loss.svg docs/architecture.md docs/failures.md
+EXTRA_DIST += docs/versus-2.svg docs/versus-4.svg docs/loss.svg docs/architecture.md docs/bootstrap.md docs/failures.md
 
 dist_man_MANS += docs/man/hkt-plan.1
 EXTRA_DIST += docs/planning.md

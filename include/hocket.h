@@ -135,7 +135,9 @@ typedef struct {
 #define HKT_CONFIG_INIT { sizeof(hkt_config_t), 1, -1.0, HKT_ORDER_CANONICAL, NULL }
 
 /* Makes an id that brings n ranks together. Call it on one rank and hand it to the others by any means. It carries a
- * secret: whoever has it can join. An id may be used again once the communicator made from it exists. */
+ * secret: whoever has it can join. An id may be used again once the communicator made from it exists.
+ * With ranks on other hosts, rank 0 has to be in the process that makes the id, which listens at a TCP port from then on until the
+ * communicator exists (docs/bootstrap.md). */
 HKT_API int hkt_unique_id(hkt_unique_id_t *id);
 
 /* Joins a communicator of `size` ranks as rank `rank` (0 to size - 1). Collective over the ranks that hold `id`; a rank
