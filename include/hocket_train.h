@@ -240,6 +240,15 @@ HKT_API int hkt_buckets_parameter(int *parameter, int position, hkt_buckets_t *b
 typedef struct { double in_flight, waited; } hkt_overlap_t;
 HKT_API int hkt_buckets_overlap(hkt_overlap_t *overlap, const hkt_buckets_t *buckets);
 
+/* What codecs keep of this rank's gradients for the next step (hkt_compressor_save() of every bucket), for a checkpoint: so a run
+ * goes on with the same bits. `state` has state_size bytes, 0 without a codec and with one rank. It belongs to a rank of a layout:
+ * load refuses (HKT_ERR_ARGUMENT) that of other parameters, buckets, ranks or another codec, and changes nothing then; with another
+ * layout begin without errors, as after reset, and on all ranks, if one has to. Not between begin and finish. */
+HKT_API int hkt_buckets_state_size(size_t *bytes, hkt_buckets_t *buckets);
+HKT_API int hkt_buckets_save(void *state, hkt_buckets_t *buckets);
+HKT_API int hkt_buckets_load(hkt_buckets_t *buckets, const void *state, size_t bytes);
+HKT_API int hkt_buckets_reset(hkt_buckets_t *buckets);
+
 /* ---- codecs ------------------------------------------------------------------------------------------------------ */
 
 /* Codes that are smaller than the fp32 numbers they stand for. A codec is named by a text with its options: "int8",

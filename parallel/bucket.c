@@ -43,23 +43,30 @@ static uint64_t mix(uint64_t hash, uint64_t x)
     return hash ^ hash >> 29;
 }
 
-/* The ranks must have the same buckets: `rc` is what this one has found so far. */
-static int compare(hkt_buckets_t *b, int rc)
+uint64_t hkt_bucket_layout(const hkt_buckets_t *b)
 {
-    uint64_t hash = 0;
-    char     request[256];
+    uint64_t hash = (uint64_t)b->ranks;
 
-    if (!b->comm)
-        return rc;
     for (int i = 0; i < b->flat.parameters; i++) {
         hash = mix(mix(hash, b->parameters[i].count), (uint64_t)b->flat.at[i]);
+        hash = mix(hash, (uint64_t)b->flat.bucket[i]);
         for (const char *c = b->parameters[i].name; *c; c++)
             hash = mix(hash, (unsigned char)*c);
     }
+    return mix(hash, b->config.sharded);
+}
+
+/* The ranks must have the same buckets: `rc` is what this one has found so far. */
+static int compare(hkt_buckets_t *b, int rc)
+{
+    char request[256];
+
+    if (!b->comm)
+        return rc;
     (void)snprintf(request, sizeof request,
                    "%d parameters of %zu elements with padding (names and places %016llx), %s, %s%s%s%s%s%s",
-                   b->flat.parameters, b->flat.total, (unsigned long long)hash, hkt_type_name(b->config.type),
-                   hkt_op_name(b->config.op), b->config.sharded ? ", sharded" : "",
+                   b->flat.parameters, b->flat.total, (unsigned long long)hkt_bucket_layout(b),
+                   hkt_type_name(b->config.type), hkt_op_name(b->config.op), b->config.sharded ? ", sharded" : "",
                    b->config.each ? ", each micro-batch" : "", b->config.rebuild ? ", rebuilt" : "",
                    b->config.codec ? ", codec " : "", b->config.codec ? b->config.codec : "");
     return hkt_agree(b->comm, rc, "hkt_buckets_create", request);

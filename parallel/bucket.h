@@ -69,6 +69,10 @@ int    hkt_bucket_settle(hkt_buckets_t *buckets);      /* waits for the stream *
 int    hkt_bucket_add_staging(hkt_buckets_t *buckets); /* one more; the lock is held or nobody else is there yet */
 double hkt_bucket_clock(void);
 
+/* bucket.c: a number of the names of all parameters and where they lie: the same on all ranks that have the same
+ * buckets. */
+uint64_t hkt_bucket_layout(const hkt_buckets_t *buckets);
+
 /* The reduced numbers of a bucket that this rank has: all of it, or with config.sharded its piece. */
 void *hkt_bucket_result(hkt_buckets_t *buckets, int bucket);
 

@@ -105,20 +105,28 @@ static int check_head(const struct head *is, const struct head *wanted, size_t b
     return HKT_OK;
 }
 
+int compress_check_state(hkt_compressor_t *c, const void *state, size_t bytes)
+{
+    struct head h, wanted;
+
+    if (bytes < sizeof(h))
+        return hkt_error_set(HKT_ERR_ARGUMENT, "hkt_compressor_load: %zu bytes are no state, its head alone has %zu",
+                             bytes, sizeof(h));
+    memcpy(&h, state, sizeof(h));
+    wanted = head_of(c);
+    return check_head(&h, &wanted, bytes);
+}
+
 int hkt_compressor_load(hkt_compressor_t *c, const void *state, size_t bytes)
 {
     struct piece piece[PIECES];
-    struct head  h, wanted;
+    struct head  h;
     const char  *from = state;
 
     if (!state || !c)
         return hkt_error_set(HKT_ERR_ARGUMENT, "hkt_compressor_load: a pointer is NULL");
-    if (bytes < sizeof(h))
-        return hkt_error_set(HKT_ERR_ARGUMENT, "hkt_compressor_load: %zu bytes are no state, its head alone has %zu",
-                             bytes, sizeof(h));
+    TRY(compress_check_state(c, state, bytes));
     memcpy(&h, from, sizeof(h));
-    wanted = head_of(c);
-    TRY(check_head(&h, &wanted, bytes));
     c->seed = h.seed;
     c->step = h.step;
     from += sizeof(h);

@@ -62,6 +62,9 @@ struct hkt_compressor {
     char                   fault[200];
 };
 
+/* What hkt_compressor_load() would say, without loading (codec_state.c). */
+int compress_check_state(hkt_compressor_t *c, const void *state, size_t bytes);
+
 /* Moves the clock: what passed since the last move was coding, or waiting for the wire. */
 void compress_coded(hkt_compressor_t *c);
 void compress_wired(hkt_compressor_t *c);

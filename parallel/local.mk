@@ -12,6 +12,7 @@ libhocket_train_la_SOURCES = \
 	parallel/bucket_layout.c \
 	parallel/bucket_layout.h \
 	parallel/bucket_result.c \
+	parallel/bucket_state.c \
 	parallel/bucket_work.c \
 	parallel/checkpoint.h \
 	parallel/checkpoint_convert.c \

@@ -149,9 +149,9 @@ int hkt_onebit_adam_step(bool *skipped, hkt_onebit_adam_t *a, float *weight, con
 
 struct head {
     char     magic[8];
-    uint64_t count, step;
+    uint64_t count, step, freeze;
 };
-static const char magic[8] = "HKTADAM1";
+static const char magic[8] = "HKTADAM2";
 
 int hkt_onebit_adam_state_size(size_t *bytes, hkt_onebit_adam_t *a)
 {
@@ -172,8 +172,9 @@ int hkt_onebit_adam_save(void *state, hkt_onebit_adam_t *a)
     if (!state || !a)
         return hkt_error_set(HKT_ERR_ARGUMENT, "hkt_onebit_adam_save: a pointer is NULL");
     memcpy(h.magic, magic, sizeof(magic));
-    h.count = a->count;
-    h.step  = a->step;
+    h.count  = a->count;
+    h.step   = a->step;
+    h.freeze = a->freeze;
     memcpy(to, &h, sizeof(h));
     memcpy(to + sizeof(h), a->m, a->count * sizeof(float));
     memcpy(to + sizeof(h) + a->count * sizeof(float), a->v, a->count * sizeof(float));
@@ -197,6 +198,11 @@ int hkt_onebit_adam_load(hkt_onebit_adam_t *a, const void *state, size_t bytes)
     if (memcmp(h.magic, magic, sizeof(magic)) != 0 || h.count != a->count)
         return hkt_error_set(HKT_ERR_ARGUMENT,
                              "hkt_onebit_adam_load: these bytes are no state of 1-bit Adam of %zu elements", a->count);
+    if (h.freeze != a->freeze) /* the arrays mean something else before it and after it */
+        return hkt_error_set(HKT_ERR_ARGUMENT,
+                             "hkt_onebit_adam_load: the state is of a run whose warm-up has %llu steps, here it has "
+                             "%llu; make it with the same freeze",
+                             (unsigned long long)h.freeze, (unsigned long long)a->freeze);
     TRY(hkt_compressor_load(a->compressor, from + sizeof(h) + 2 * moments, bytes - sizeof(h) - 2 * moments));
     a->step = h.step;
     memcpy(a->m, from + sizeof(h), moments);

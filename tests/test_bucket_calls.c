@@ -1,6 +1,7 @@
 /* test_bucket_calls.c -- gradient buckets: types, means over tokens, overlap, codecs, and what is refused. */
 #include "bucket_model.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Proves: 1024 gradients of 2^-9 on top of 1 make 3 in fp32, the default, and get lost in bf16, which is by flag only.
@@ -155,6 +156,106 @@ START_TEST(buckets_through_codecs)
 }
 END_TEST
 
+/* One step, with the gradients of that number. */
+static void coded_step(hkt_buckets_t *b, const struct model *m, int rank, int step)
+{
+    expect_ok(hkt_buckets_begin(b, 1));
+    for (int i = MANY - 1; i >= 0; i--) {
+        fill_gradient(b, m, i, (int[]){rank, step}, false);
+        expect_ok(hkt_buckets_ready(b, i));
+    }
+    expect_ok(hkt_buckets_finish(b));
+}
+
+static void expect_same_reduced(hkt_buckets_t *a, hkt_buckets_t *b, bool same)
+{
+    bool all = true;
+
+    for (int i = 0; i < MANY; i++) {
+        hkt_reduced_t x, y;
+
+        expect_ok(hkt_buckets_reduced(&x, i, a));
+        expect_ok(hkt_buckets_reduced(&y, i, b));
+        expect_true(x.count == y.count);
+        all &= x.count == 0 || memcmp(x.values, y.values, x.count * sizeof(float)) == 0;
+    }
+    expect(all == same, "the gradients are %s", all ? "the same" : "not the same");
+}
+
+/* A handle of other buckets takes nothing over: it goes on as a new one does. */
+static void refuses(const struct model *m, struct rank *me, hkt_buckets_config_t c, const void *state, size_t bytes)
+{
+    hkt_buckets_t *b, *fresh;
+
+    c.bytes = c.first_bytes = 9000;
+    expect_ok(hkt_buckets_create(&b, m->parameter, MANY, me->comm, &c, NULL));
+    expect_ok(hkt_buckets_create(&fresh, m->parameter, MANY, me->comm, &c, NULL));
+    expect_code(hkt_buckets_load(b, state, bytes), HKT_ERR_ARGUMENT);
+    expect_said("other parameters, buckets, ranks or another codec");
+    expect_code(hkt_buckets_load(b, state, 5), HKT_ERR_ARGUMENT);
+    coded_step(b, m, me->rank, 0);
+    coded_step(fresh, m, me->rank, 0);
+    expect_same_reduced(b, fresh, true);
+    expect_ok(hkt_buckets_destroy(b));
+    expect_ok(hkt_buckets_destroy(fresh));
+}
+
+static void resumed(struct rank *me)
+{
+    static const char *const codecs[] = {"int8", "onebit", "qsgd", "powersgd", "topk:share=0.1"};
+    const int                k        = *(const int *)me->arg;
+    struct model             m;
+    hkt_buckets_config_t     c = HKT_BUCKETS_CONFIG_INIT;
+    hkt_buckets_t           *b, *other;
+    size_t                   bytes;
+    char                    *state;
+
+    model_make(&m, 3000);
+    c.codec   = codecs[k / 2];
+    c.sharded = k % 2 && strcmp(c.codec, "powersgd") != 0;
+    c.bytes = c.first_bytes = 20000;
+    doing("%s%s", c.codec, c.sharded ? ", sharded" : "");
+    expect_ok(hkt_buckets_create(&b, m.parameter, MANY, me->comm, &c, NULL));
+    expect_ok(hkt_buckets_create(&other, m.parameter, MANY, me->comm, &c, NULL));
+    for (int step = 0; step < 3; step++)
+        coded_step(b, &m, me->rank, step);
+    expect_ok(hkt_buckets_state_size(&bytes, b));
+    state = malloc(bytes);
+    expect_ok(hkt_buckets_save(state, b));
+    state[bytes / 2] ^= 1;
+    state[16 + 8] ^= 1; /* the first compressor's own size: nothing is taken over from the others either */
+    expect_code(hkt_buckets_load(other, state, bytes), HKT_ERR_ARGUMENT);
+    state[bytes / 2] ^= 1;
+    state[16 + 8] ^= 1;
+    expect_code(hkt_buckets_load(other, state, bytes - 1), HKT_ERR_ARGUMENT);
+    expect_ok(hkt_buckets_load(other, state, bytes));
+    for (int step = 3; step < 6; step++) {
+        coded_step(b, &m, me->rank, step);
+        coded_step(other, &m, me->rank, step);
+        expect_same_reduced(b, other, true);
+    }
+    expect_ok(hkt_buckets_reset(other)); /* and the state is no idle thing */
+    coded_step(b, &m, me->rank, 6);
+    coded_step(other, &m, me->rank, 6);
+    expect_same_reduced(b, other, k / 2 == 0); /* int8 is used without feedback, and rounds to nearest */
+    refuses(&m, me, c, state, bytes);
+    expect_ok(hkt_buckets_begin(b, 1));
+    expect_code(hkt_buckets_save(state, b), HKT_ERR_USAGE);
+    expect_ok(hkt_buckets_finish(b));
+    free(state);
+    expect_ok(hkt_buckets_destroy(b));
+    expect_ok(hkt_buckets_destroy(other));
+}
+
+/* Proves: what codecs keep of a rank's gradients can be saved, and another handle goes on from it with the same bits,
+ * all-reduced and sharded, with and without chance; other buckets, damaged heads and a step under way are refused, and
+ * then nothing changes. */
+START_TEST(T_codec_state_of_buckets)
+{
+    world(2, THREADS, resumed, &_i);
+}
+END_TEST
+
 static void mistakes(struct rank *me)
 {
     struct model         m;
@@ -212,6 +313,7 @@ static void add(Suite *s)
     ADD(s, T_C07_mean_over_tokens_from_zero, 3, 20);
     ADD(s, T_row5_reduced_during_backward, 2, 60);
     ADD(s, buckets_through_codecs, 2, 30);
+    ADD(s, T_codec_state_of_buckets, 10, 30);
     ADD(s, mistakes_are_said, 1, 20);
 }
 

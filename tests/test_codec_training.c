@@ -317,6 +317,10 @@ static void adam_saves(struct rank *me)
         expect_ok(hkt_onebit_adam_step(NULL, other, twin, gradient, COUNT, 0.01));
         expect(same(twin, w, COUNT), "step %d is not the same after loading", (int)step);
     }
+    expect_ok(hkt_onebit_adam_destroy(other));
+    other = adam_of(me, COUNT, 5, 0.1, NULL);
+    expect_code(hkt_onebit_adam_load(other, state, bytes), HKT_ERR_ARGUMENT);
+    expect_said("warm-up has 4 steps, here it has 5");
     state[0] = 'X';
     expect_code(hkt_onebit_adam_load(other, state, bytes), HKT_ERR_ARGUMENT);
     expect_ok(hkt_onebit_adam_destroy(adam));
@@ -327,7 +331,8 @@ static void adam_saves(struct rank *me)
     free(gradient);
 }
 
-/* Proves: a saved state goes on with the same bits, from the warm-up and from after it. */
+/* Proves: a saved state goes on with the same bits, from the warm-up and from after it; that of another warm-up is
+ * refused. */
 START_TEST(R1422_onebit_adam_saved)
 {
     world(2, THREADS, adam_saves, &_i);

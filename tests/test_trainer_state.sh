@@ -1,7 +1,7 @@
 #!/bin/sh
 # Proves that checkpoints bring a run back: 10 + 10 steps are 20 bit for bit (dropout on, cases C15, C16), any layout goes on from what any
 # other has saved (C17), a job whose rank is killed is started again by hkt-run and ends with the same bits, saves beside the training are the
-# same, a sample does not depend on the layout; and that fp16, bf16, codecs and a ramping batch train.
+# same, a sample does not depend on the layout; and that fp16, bf16, codecs and a ramping batch train, and go on from their state.
 set -eu
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -100,10 +100,28 @@ for flags in --bf16 --fp16 "--codec int8" "--rampup-batch-size 4,4,24" "--fp16 -
     train 2 other $flags
     awk '$1 == "step" { loss[$2] = $3 } END { exit !(loss[20] < 0.8 * loss[1]) }' "$scratch/other" || fail "the loss does not fall with $flags"
 done
-train 2 other --fp16 --initial-loss-scale 4294967296 --hysteresis 1 # overflows, is halved until it fits
+train 2 other --fp16 --initial-loss-scale 16777216 --hysteresis 1 # overflows, is halved until it fits
 grep -q skipped "$scratch/other" || fail "no step overflowed"
 ! tail -n 2 "$scratch/other" | grep -q skipped || fail "the scale did not come down"
-train 2 half --fp16 --exit-interval 10 --save "$scratch/fp16" --initial-loss-scale 4294967296 --hysteresis 1
-train 2 again --fp16 --load "$scratch/fp16" --initial-loss-scale 4294967296 --hysteresis 1
+train 2 half --fp16 --exit-interval 10 --save "$scratch/fp16" --initial-loss-scale 16777216 --hysteresis 1
+train 2 again --fp16 --load "$scratch/fp16" --initial-loss-scale 16777216 --hysteresis 1
 tail -n 10 "$scratch/other" | cmp - "$scratch/again" || fail "10 + 10 steps in fp16 are not 20"
+
+# What a codec keeps of the gradients is saved: the same layout goes on with the same bits, another one begins without errors and says so.
+for codec in "int8 --zero-stage 2" onebit; do
+    # shellcheck disable=SC2086
+    set -- --codec $codec
+    train 2 other "$@"
+    train 2 half "$@" --exit-interval 10 --save "$scratch/code-$2" --async-save
+    train 2 again "$@" --load "$scratch/code-$2"
+    tail -n 10 "$scratch/other" | cmp - "$scratch/again" || fail "10 + 10 steps with --codec $codec are not 20"
+    ! grep -q 'begin at zero' "$scratch/said" || fail "--codec $codec: the errors were not loaded"
+done
+train 2 again --codec onebit --bucket-bytes 4096 --load "$scratch/code-onebit"
+grep -q 'no errors of this codec in this layout: they begin at zero' "$scratch/said" || fail "other buckets go on with errors that are not theirs"
+! tail -n 10 "$scratch/other" | cmp -s - "$scratch/again" || fail "errors of other buckets change nothing: the comparison cannot fail"
+train 4 again --codec onebit --load "$scratch/code-onebit"
+grep -q 'they begin at zero' "$scratch/said" || fail "other ranks go on with errors that are not theirs"
+./hkt-data checkpoint "$scratch/code-onebit" >"$scratch/said" || fail "a checkpoint with a codec's errors is not whole"
+grep -q 'extra .*codec.rank-00001' "$scratch/said" || fail "the errors of rank 1 are not in the checkpoint"
 echo "PASS"

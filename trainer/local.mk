@@ -34,6 +34,7 @@ libtrainer_la_SOURCES = \
 	trainer/samples_cache.c trainer/samples_index.h \
 	trainer/settings.c trainer/settings.h \
 	trainer/state.c trainer/state.h \
+	trainer/state_codec.c \
 	trainer/stop.c trainer/stop.h \
 	trainer/tokenizer.c trainer/tokenizer.h \
 	trainer/tokenizer_files.c \

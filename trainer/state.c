@@ -63,6 +63,7 @@ void state_begin(struct state *s, struct engine *e)
         for (int kind = 0; kind < HKT_ZERO_KINDS; kind++)
             s->piece[s->count++] = piece_of(tensor_of(e, held.parameter), &held, kind);
     }
+    state_codec_begin(s);
     if (e->settings->save && e->settings->async)
         need(hkt_saver_create(&s->saver, e->world, e->settings->save, (int)e->settings->keep, e->ledger),
              "--async-save");
@@ -154,18 +155,22 @@ static void gather_facts(struct facts *f, const struct engine *e, const struct p
 
 void state_save(struct state *s, const struct progress *p)
 {
-    struct engine *e = s->engine;
+    struct engine *e     = s->engine;
+    const size_t   count = s->count + 1;
     struct facts   facts;
 
     gather_facts(&facts, e, p);
     need(hkt_zero_synchronize(e->zero), "waiting for the weights");
     move(s, FETCH);
+    state_codec_fetch(s);
+    s->piece[s->count] = s->codec;
     if (s->saver)
-        need(hkt_saver_begin(s->saver, p->step, s->piece, s->count, facts.datum, facts.count), "saving a checkpoint");
+        need(hkt_saver_begin(s->saver, p->step, s->piece, count, facts.datum, facts.count), "saving a checkpoint");
     else
-        need(hkt_checkpoint_save(e->world, e->settings->save, p->step, (int)e->settings->keep, s->piece, s->count,
+        need(hkt_checkpoint_save(e->world, e->settings->save, p->step, (int)e->settings->keep, s->piece, count,
                                  facts.datum, facts.count),
              "saving a checkpoint");
+    state_codec_drop(s);
     move(s, DROP);
 }
 
@@ -246,6 +251,7 @@ bool state_load(struct progress *p, struct state *s)
     const struct settings *o = e->settings;
     hkt_checkpoint_t      *c;
     hkt_checkpoint_info_t  info;
+    const char            *codec;
 
     if (!o->load || (!o->generate && o->load_step < 0 && !anything_in(o->load)))
         return false;
@@ -262,10 +268,13 @@ bool state_load(struct progress *p, struct state *s)
     need(hkt_zero_loaded(e->zero), "--load");
     memset(e->fresh, 0, (size_t)e->parameters * sizeof(*e->fresh));
     load_scaler(e, c);
-    *p = (struct progress){(long)number(c, "iteration", 0), number(c, "consumed-samples", 0)};
+    codec = state_codec_load(s, c);
+    *p    = (struct progress){(long)number(c, "iteration", 0), number(c, "consumed-samples", 0)};
     if (engine_speaks(e))
         printf("loaded    %s: step %" PRId64 ", saved by %d ranks%s%s\n", info.path, info.step, info.ranks,
                info.note[0] ? "; " : "", info.note);
+    if (engine_speaks(e) && codec)
+        printf("codec     %s\n", codec);
     need(hkt_checkpoint_close(c), "--load");
     return true;
 }
