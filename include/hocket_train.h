@@ -439,7 +439,7 @@ typedef enum {
 typedef enum {
     HKT_TIER_DEVICE = 0, /* optimizer state lies with the rest, in `ledger` */
     HKT_TIER_HOST,       /* in memory counted in another ledger, which may have a cap */
-    HKT_TIER_FILE        /* in a file of two copies, of which one is always whole */
+    HKT_TIER_FILE        /* in a file of two copies, of which one is always whole, also when the process is killed */
 } hkt_tier_t;
 
 typedef struct {
@@ -458,7 +458,8 @@ typedef struct {
     bool                 first_tensor; /* this rank counts what is flagged HKT_PARAMETER_REPLICATED in the norm */
     hkt_tier_t           tier;    /* HKT_TIER_FILE: from stage 1 on, or one rank */
     const char          *path;    /* HKT_TIER_FILE: of this rank's file */
-    bool                 resume;  /* HKT_TIER_FILE: continue with the state that the file has */
+    bool                 resume;  /* HKT_TIER_FILE: continue with the state that the file has; refused where the machine was
+                                   * started anew since and the state was not persisted */
     size_t               tile;    /* elements that are moved and updated at a time; 0: 1 Mi */
     int                  threads; /* that measure and update, the caller included; 0: 1, at most 64 */
     hkt_ledger_t        *host;    /* HKT_TIER_HOST */
@@ -512,6 +513,9 @@ typedef struct {
 HKT_API int hkt_zero_step(hkt_zero_report_t *report, hkt_zero_t *zero, const hkt_adamw_t *options);
 /* The first half alone, for those who look at gradients or need the sum of tokens before the step. Collective. */
 HKT_API int hkt_zero_finish(hkt_zero_t *zero);
+/* HKT_TIER_FILE: forces the state to the disk, so that `resume` finds it after a power failure, too; for killed processes
+ * nothing is needed. It costs writing all of it. Elsewhere it does nothing. Not between begin and step. */
+HKT_API int hkt_zero_persist(hkt_zero_t *zero);
 /* Waits for all weights that are still being gathered; before evaluation, saving, and the like. */
 HKT_API int hkt_zero_synchronize(hkt_zero_t *zero);
 

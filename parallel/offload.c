@@ -2,7 +2,12 @@
  *
  * The file has two copies of everything and a page for each that says which generation (step) it is. A step reads one
  * and writes the other, whose page is first made void and at the end made valid: a process that is killed at any moment
- * leaves the generation before whole. Nothing is forced to the disk; that a machine fails is what checkpoints are for.
+ * leaves the generation before whole.
+ *
+ * A process that dies loses nothing that it wrote, a machine that fails does: the kernel writes in any order. So a page
+ * has the machine's boot, too, and after another boot only a copy counts that hkt_offload_force() has put on the disk:
+ * data first, then its page. That costs as much as writing all of it, so who wants it asks. A forced copy is made void
+ * on the disk before it is written over.
  */
 #include <parallel/bucket.h>
 #include <parallel/offload.h>
@@ -19,7 +24,8 @@ enum { KINDS = 3, BUFFERS = 3, COPIES = 2, PAGE = 4096 };
 /* Lies at PAGE * copy. */
 struct page {
     char     magic[8];
-    uint64_t version, generation, count, kinds, layout, checksum;
+    uint64_t version, generation, count, kinds, layout, forced, checksum; /* forced: 1, it is on the disk */
+    uint64_t boot; /* the machine's, when it was written; 0: unknown */
 };
 static const char magic[8] = "hktzero";
 
@@ -37,7 +43,8 @@ struct hkt_offload {
     int                     file;         /* FILE, else -1 */
     int                     current;      /* copy that is read; the other is written */
     uint64_t                generation[COPIES];
-    bool                    whole[COPIES];
+    bool                    whole[COPIES], forced[COPIES];
+    uint64_t                boot;
     hkt_stream_t           *reader, *writer;
     struct hkt_ring        *ring[2]; /* of reader and writer; NULL: plain reads and writes */
     struct buffer           buffer[BUFFERS];
@@ -46,7 +53,7 @@ struct hkt_offload {
 
 static uint64_t checksum_of(const struct page *p)
 {
-    const uint64_t x[] = {p->version, p->generation, p->count, p->kinds, p->layout};
+    const uint64_t x[] = {p->version, p->generation, p->count, p->kinds, p->layout, p->forced};
     uint64_t       sum = 0x9e3779b97f4a7c15u;
 
     for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
@@ -79,30 +86,71 @@ static off_t place(const struct hkt_offload *o, int copy, int kind, size_t first
     return (off_t)(PAGE * (size_t)COPIES + (array * o->rule.count + first) * sizeof(float));
 }
 
+/* A number of the kernel's identifier of this boot. */
+static uint64_t boot_of_machine(void)
+{
+    char      text[64];
+    const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t   n    = file < 0 ? 0 : read(file, text, sizeof text);
+
+    if (file >= 0)
+        (void)close(file);
+    return n > 0 ? hkt_checksum(text, (size_t)n, 0) | 1 : 0;
+}
+
+static int force(const struct hkt_offload *o)
+{
+    return fdatasync(o->file) == 0
+               ? HKT_OK
+               : hkt_error_set(HKT_ERR_SYSTEM, "forcing %s to the disk: %s", o->rule.path, strerror(errno));
+}
+
 static int stamp(struct hkt_offload *o, int copy, bool whole, uint64_t generation)
 {
-    struct page p = {.version    = 1,
-                     .generation = generation,
-                     .count      = o->rule.count,
-                     .kinds      = (uint64_t)o->rule.kinds,
-                     .layout     = o->rule.layout};
+    const bool  was_forced = o->forced[copy];
+    struct page p          = {.version    = 2,
+                              .generation = generation,
+                              .count      = o->rule.count,
+                              .kinds      = (uint64_t)o->rule.kinds,
+                              .layout     = o->rule.layout,
+                              .boot       = o->boot};
 
     o->whole[copy]      = whole;
+    o->forced[copy]     = false;
     o->generation[copy] = generation;
     if (o->file < 0)
         return HKT_OK;
     memcpy(p.magic, magic, sizeof magic);
     p.checksum = whole ? checksum_of(&p) : 0;
-    return transfer(o, &p, sizeof p, (off_t)PAGE * copy, true);
+    TRY(transfer(o, &p, sizeof p, (off_t)PAGE * copy, true));
+    return was_forced && !whole ? force(o) : HKT_OK;
+}
+
+int hkt_offload_force(struct hkt_offload *o)
+{
+    const off_t at = (off_t)PAGE * o->current;
+    struct page p;
+
+    if (o->file < 0 || o->forced[o->current])
+        return HKT_OK;
+    TRY(force(o));
+    TRY(transfer(o, &p, sizeof p, at, false));
+    p.forced   = 1;
+    p.checksum = checksum_of(&p);
+    TRY(transfer(o, &p, sizeof p, at, true));
+    TRY(force(o));
+    o->forced[o->current] = true;
+    return HKT_OK;
 }
 
 static int read_stamps(struct hkt_offload *o)
 {
+    bool        lost = false; /* a copy that only the memory of a machine had that has been started anew since */
     struct page p;
 
     for (int copy = 0; copy < COPIES; copy++) {
         TRY(transfer(o, &p, sizeof p, (off_t)PAGE * copy, false));
-        if (memcmp(p.magic, magic, sizeof magic) != 0 || p.version != 1 || p.count != o->rule.count ||
+        if (memcmp(p.magic, magic, sizeof magic) != 0 || p.version != 2 || p.count != o->rule.count ||
             p.kinds != (uint64_t)o->rule.kinds || p.layout != o->rule.layout)
             return hkt_error_set(
                 HKT_ERR_ARGUMENT,
@@ -111,8 +159,19 @@ static int read_stamps(struct hkt_offload *o)
                 o->rule.path, (unsigned long long)p.count, (unsigned long long)p.kinds, (unsigned long long)p.layout,
                 o->rule.count, o->rule.kinds, (unsigned long long)o->rule.layout);
         o->whole[copy]      = p.checksum == checksum_of(&p);
+        o->forced[copy]     = o->whole[copy] && p.forced;
         o->generation[copy] = p.generation;
+        if (o->whole[copy] && !p.forced && (!p.boot || p.boot != o->boot)) {
+            o->whole[copy] = false;
+            lost           = true;
+        }
     }
+    if (!o->whole[0] && !o->whole[1] && lost)
+        return hkt_error_set(HKT_ERR_ARGUMENT,
+                             "%s was written before the machine was started anew, or by another one, and not forced to "
+                             "the disk (hkt_zero_persist): parts of it may be missing; start without `resume` and from "
+                             "a checkpoint",
+                             o->rule.path);
     if (!o->whole[0] && !o->whole[1])
         return hkt_error_set(HKT_ERR_ARGUMENT, "%s was left before any state was complete; start without `resume`",
                              o->rule.path);
@@ -269,6 +328,7 @@ int hkt_offload_make(struct hkt_offload **offload, const struct hkt_offload_rule
         return hkt_error_set(HKT_ERR_MEMORY, "no memory for offloading");
     o->rule = *rule;
     o->file = -1;
+    o->boot = boot_of_machine();
     int rc  = rule->tier == HKT_TIER_FILE ? open_file(o) : take_host(o);
     if (rc == HKT_OK)
         rc = make_buffers(o);
@@ -367,6 +427,8 @@ int hkt_offload_put(struct hkt_offload *o, int kind, size_t first, size_t count,
 
 int hkt_offload_settle(struct hkt_offload *o, uint64_t generation)
 {
+    if (o->whole[o->current] && o->generation[o->current] == generation) /* nothing was put: it may be forced */
+        return HKT_OK;
     return stamp(o, o->current, true, generation);
 }
 

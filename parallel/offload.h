@@ -51,6 +51,7 @@ int hkt_offload_pass(struct hkt_offload *offload, const struct hkt_pass *pass);
 int    hkt_offload_get(float *values, int kind, size_t first, size_t count, struct hkt_offload *offload);
 int    hkt_offload_put(struct hkt_offload *offload, int kind, size_t first, size_t count, const float *values);
 int    hkt_offload_settle(struct hkt_offload *offload, uint64_t generation);
+int    hkt_offload_force(struct hkt_offload *offload); /* the current generation outlives the machine; FILE */
 float *hkt_offload_memory(struct hkt_offload *offload, int kind); /* NULL: in a file */
 
 void hkt_offload_times(hkt_offload_times_t *times, const struct hkt_offload *offload); /* of the last pass */

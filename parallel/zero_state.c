@@ -142,6 +142,15 @@ int hkt_zero_put(hkt_zero_t *z, int parameter, hkt_zero_kind_t kind, size_t firs
     return HKT_OK;
 }
 
+int hkt_zero_persist(hkt_zero_t *z)
+{
+    if (!z)
+        return hkt_error_set(HKT_ERR_ARGUMENT, "hkt_zero_persist: the handle is NULL");
+    if (z->buckets->open)
+        return hkt_error_set(HKT_ERR_USAGE, "hkt_zero_persist: a step is under way; end it first");
+    return z->offload ? hkt_offload_force(z->offload) : HKT_OK;
+}
+
 int hkt_zero_loaded(hkt_zero_t *z)
 {
     if (!z)

@@ -175,6 +175,73 @@ START_TEST(T_row99_ranks_resume_together)
 }
 END_TEST
 
+/* Makes the page of a copy one of another boot, as after a power failure; the rest of the file survives here. */
+static void other_boot(const char *path)
+{
+    FILE *f = fopen(path, "r+b");
+
+    for (long page = 0; page < 2; page++) {
+        expect_true(f && fseek(f, page * 4096 + 64, SEEK_SET) == 0);
+        expect_true(fwrite("another boot", 8, 1, f) == 1);
+    }
+    expect_true(fclose(f) == 0);
+}
+
+/* Makes a toy from the file; the steps that it has, or -1 when it is refused. */
+static int resumes(struct toy *t, struct rank *me, const char *path)
+{
+    hkt_zero_config_t c = HKT_ZERO_CONFIG_INIT;
+    hkt_zero_info_t   info;
+    hkt_zero_t       *z;
+
+    c.stage  = 1;
+    c.tier   = HKT_TIER_FILE;
+    c.path   = path;
+    c.resume = true;
+    if (hkt_zero_create(&z, t->parameter, TOYS, me->comm, &c, NULL) < 0)
+        return -1;
+    expect_ok(hkt_zero_info(&info, z));
+    expect_ok(hkt_zero_destroy(z));
+    return (int)info.steps;
+}
+
+static void fails(struct rank *me)
+{
+    struct toy t;
+    char       path[64];
+
+    path_of(path, sizeof path, 300);
+    struct way w = {.stage = 1, .tier = HKT_TIER_FILE, .path = path};
+    toy_make(&t, me, &w, NULL);
+    for (int step = 0; step < 3; step++)
+        toy_step(&t, NULL);
+    expect_true(resumes(&t, me, path) == 3); /* as if this process had died here */
+    other_boot(path);
+    expect_true(resumes(&t, me, path) == -1);
+    expect_said("before the machine was started anew");
+    expect_ok(hkt_zero_persist(t.zero));
+    other_boot(path);
+    expect_true(resumes(&t, me, path) == 3);
+    toy_step(&t, NULL); /* of step 4 nothing is forced, step 3 still is */
+    other_boot(path);
+    expect_true(resumes(&t, me, path) == 3);
+    toy_step(&t, NULL); /* step 5 lies where step 3 was */
+    other_boot(path);
+    expect_true(resumes(&t, me, path) == -1);
+    expect_ok(hkt_zero_persist(t.zero));
+    expect_true(resumes(&t, me, path) == 5);
+    toy_free(&t);
+    expect_true(remove(path) == 0);
+}
+
+/* Proves: after another boot only a state goes on that was forced to the disk, the last such one until it is written
+ * over. */
+START_TEST(T_row99_after_a_power_failure)
+{
+    world(1, THREADS, fails, NULL);
+}
+END_TEST
+
 /* Proves (row 102): reading, updating and writing tiles take more time together than the whole does: they overlap. The
  * machine may be busy with other things, so one update of many has to show it. */
 START_TEST(T_row102_tiles_overlap)
@@ -247,8 +314,8 @@ static bool train_large(float *state[HKT_ZERO_KINDS], const char *path)
     return info.offload.ring;
 }
 
-/* Proves: tiles larger than what goes at a time come back whole, through io_uring where there is one, and without it where it is
- * forbidden, which is noticed. */
+/* Proves: tiles larger than what goes at a time come back whole, through io_uring where there is one, and without it
+ * where it is forbidden, which is noticed. */
 START_TEST(T_row99_with_and_without_ring)
 {
     float *wanted[HKT_ZERO_KINDS], *got[HKT_ZERO_KINDS];
@@ -277,6 +344,7 @@ static void add(Suite *s)
 {
     ADD(s, T_row99_killed_at_any_moment, 1, 120);
     ADD(s, T_row99_ranks_resume_together, 1, 30);
+    ADD(s, T_row99_after_a_power_failure, 1, 30);
     ADD(s, T_row99_with_and_without_ring, 2, 60);
     ADD(s, T_row102_tiles_overlap, 1, 60);
 }

@@ -26,6 +26,26 @@ long page_faults(void)
     return usage.ru_minflt + usage.ru_majflt;
 }
 
+/* Calls and bytes of the groups that this rank is in, of the steps alone. */
+static const char *const group_name[REPORT_GROUPS] = {"tensor-parallel", "embedding", "data-parallel", "pipeline"};
+
+static bool read_traffic(hkt_traffic_t *traffic, const struct engine *e, int group)
+{
+    hkt_traffic_t back;
+
+    if (group == 3) {
+        if (!e->pipeline || hkt_pipeline_traffic(traffic, &back, e->pipeline) < 0)
+            return false;
+        traffic->calls += back.calls;
+        traffic->bytes += back.bytes;
+        return true;
+    }
+    if (group == 2)
+        return e->dp && hkt_zero_traffic(traffic, NULL, e->zero) == HKT_OK;
+    hkt_comm_t *comm = group ? e->embedding : e->tp;
+    return comm && hkt_comm_traffic(comm, NULL, traffic) == HKT_OK;
+}
+
 void report_begin(struct report *r, struct engine *e, long first)
 {
     const struct settings *s     = e->settings;
@@ -37,6 +57,8 @@ void report_begin(struct report *r, struct engine *e, long first)
     r->mark.step = first;
     r->curve_x   = calloc(4 * steps, sizeof(double));
     r->began     = clock_seconds();
+    for (int i = 0; i < REPORT_GROUPS; i++)
+        (void)read_traffic(&r->before[i], e, i);
     if (!r->curve_x)
         stop("out of memory for the loss curve of %ld steps", s->iterations);
     memset(r->curve_x, 0, 4 * steps * sizeof(double)); /* every page is there before the first step */
@@ -64,6 +86,23 @@ static double all_parameters(const struct gpt_shape *s)
            (s->positions == GPT_LEARNED ? s->length * C : 0) + 2 * C + (s->embedding_norm ? 2 * C : 0);
 }
 
+/* Where ZeRO 2 and 3 keep no share of the gradients but all of them, and why. */
+static void print_gradients(const struct engine *e)
+{
+    const struct settings *s = e->settings;
+
+    if (s->zero < 2 || !e->dp || e->each)
+        return;
+    printf("gradients kept whole until the end of a step, as by ZeRO 1: ");
+    if (e->pp)
+        printf("the stages of a pipeline have several micro-batches under way\n");
+    else if (s->bitwise)
+        printf("--bitwise-layouts adds them in one tree\n");
+    else
+        printf("its micro-batches are added first, which gives the bits of ZeRO 0; --grad-reduce each keeps 1/%d\n",
+               e->grid.size[HKT_AXIS_DP]);
+}
+
 static void print_layout(const struct engine *e)
 {
     static const char *const recompute[] = {"", ", selective recomputation", ", full recomputation"};
@@ -73,6 +112,7 @@ static void print_layout(const struct engine *e)
            e->ranks == 1 ? "" : "s", s->tp, s->pp, e->grid.size[HKT_AXIS_DP],
            s->sequence && s->tp > 1 ? ", sequence parallel" : "", s->zero, recompute[s->recompute], crew_size(),
            crew_size() == 1 ? "" : "s");
+    print_gradients(e);
     if (e->pp) {
         printf("pipeline  %s, %d stages, %d chunk%s each\n", hkt_pipeline_name(e->schedule.kind), e->schedule.stages,
                e->chunks, e->chunks == 1 ? "" : "s");
@@ -232,27 +272,16 @@ static void print_share(const char *what, double seconds, double all)
     printf("  %-26s %8.2f s  %5.1f %%\n", what, seconds, 100 * seconds / all);
 }
 
-/* Calls and bytes of every group that this rank is in. */
 static void print_traffic(const struct report *r)
 {
-    struct engine *e = r->engine;
-    const struct {
-        const char *name;
-        hkt_comm_t *comm;
-    } group[] = {{"tensor-parallel", e->tp}, {"embedding", e->embedding}};
-    hkt_traffic_t traffic, back;
     const double  steps = (double)(r->step - r->first);
+    hkt_traffic_t now;
 
-    for (int i = 0; i < 2; i++)
-        if (group[i].comm && hkt_comm_traffic(group[i].comm, NULL, &traffic) == HKT_OK)
-            printf("  %-26s %8.1f calls, %.3f MB a step\n", group[i].name, (double)traffic.calls / steps,
-                   (double)traffic.bytes / steps / 1e6);
-    if (e->dp && hkt_zero_traffic(&traffic, NULL, e->zero) == HKT_OK)
-        printf("  %-26s %8.1f calls, %.3f MB a step\n", "data-parallel", (double)traffic.calls / steps,
-               (double)traffic.bytes / steps / 1e6);
-    if (e->pipeline && hkt_pipeline_traffic(&traffic, &back, e->pipeline) == HKT_OK)
-        printf("  %-26s %8.1f messages, %.3f MB a step\n", "pipeline", (double)(traffic.calls + back.calls) / steps,
-               (double)(traffic.bytes + back.bytes) / steps / 1e6);
+    for (int i = 0; i < REPORT_GROUPS; i++)
+        if (read_traffic(&now, r->engine, i))
+            printf("  %-26s %8.1f %s, %.3f MB a step\n", group_name[i],
+                   (double)(now.calls - r->before[i].calls) / steps, i == 3 ? "messages" : "calls",
+                   (double)(now.bytes - r->before[i].bytes) / steps / 1e6);
 }
 
 static void print_memory(const struct report *r)

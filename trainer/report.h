@@ -8,6 +8,8 @@
 
 #include <stdio.h>
 
+enum { REPORT_GROUPS = 4 };
+
 struct report {
     struct engine         *engine;
     const struct settings *settings;
@@ -19,6 +21,7 @@ struct report {
     double                 shown;    /* clock at the last line */
     double                 tokens;   /* of this run */
     long                   skipped;
+    hkt_traffic_t          before[REPORT_GROUPS]; /* traffic of the groups until the first step */
     size_t                 takes; /* times that the ledger gave memory, until the end of step 2 */
     struct {
         long   step;

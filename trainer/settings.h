@@ -55,7 +55,7 @@
     X(INTEGER, long, zero, "zero-stage", 0, 0, 3, "stage",                                                             \
       "What data-parallel ranks share: 1 the optimizer, 2 and gradients, 3 and weights.")                              \
     X(WORD, int, reduce, "grad-reduce", 0, 0, 0, "once|each",                                                          \
-      "Gradients are reduced once a step, or after each micro-batch: then ZeRO 2 and 3 keep only a share of them.")    \
+      "Gradients are reduced once a step, or after each micro-batch: with several of them only so ZeRO 2 and 3 keep a share.")    \
     X(WORD, int, tier, "optimizer-tier", 0, 0, 0, "device|host|file", "Where moments and masters lie.")                \
     X(TEXT, const char *, tier_path, "optimizer-file", NULL, 0, 0, "prefix",                                           \
       "With --optimizer-tier file: rank R keeps its state in PREFIX.R.")                                               \
