@@ -1023,6 +1023,11 @@ typedef struct {
     double      latency;   /* seconds of a message */
 } hkt_plan_link_t;
 
+enum { HKT_PLAN_POINTS = 12 };
+
+/* Micro-batches of so many tokens on a device were measured to take so many times what the formulas say. */
+typedef struct { double tokens, slower; } hkt_plan_point_t;
+
 typedef struct {
     const char     *name;
     double          memory;   /* bytes of a device that a plan may use */
@@ -1034,6 +1039,9 @@ typedef struct {
     double          host;     /* bytes/s at which optimizer state outside the device is updated, at most `traffic`; 0: no such place */
     int             links;    /* 1 to HKT_PLAN_LINKS, fastest first; devices of link[0] are a node */
     hkt_plan_link_t link[HKT_PLAN_LINKS];
+    int              points;  /* measured steps by which computation is corrected, fewest tokens first; 0: as the formulas say */
+    hkt_plan_point_t point[HKT_PLAN_POINTS];
+    double           update;  /* the same for the optimizer; 0: 1 */
 } hkt_plan_machine_t;
 
 /* Presets. Index from 0 gives the names, then NULL. An unknown name is refused with the list of them. */

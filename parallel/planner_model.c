@@ -52,6 +52,16 @@ static int check_machine(const hkt_plan_machine_t *m)
         return hkt_error_set(HKT_ERR_ARGUMENT,
                              "machine %s: memory outside a device takes %g bytes/s, more than its own %g", name,
                              m->host, m->traffic);
+    if (m->points < 0 || m->points > HKT_PLAN_POINTS || !(m->update >= 0))
+        return hkt_error_set(HKT_ERR_ARGUMENT, "machine %s has %d points and update %g: 0 to %d, and 0 or more", name,
+                             m->points, m->update, HKT_PLAN_POINTS);
+    for (int i = 0; i < m->points; i++)
+        if (!(m->point[i].slower > 0 && m->point[i].tokens > (i ? m->point[i - 1].tokens : 0)))
+            return hkt_error_set(
+                HKT_ERR_ARGUMENT,
+                "machine %s: point %d is %g tokens, %g times as slow: tokens have to rise, and both to be "
+                "above 0",
+                name, i, m->point[i].tokens, m->point[i].slower);
     if (m->links < 1 || m->links > HKT_PLAN_LINKS)
         return hkt_error_set(HKT_ERR_ARGUMENT, "machine %s has %d classes of links, 1 to %d are possible", name,
                              m->links, HKT_PLAN_LINKS);

@@ -23,6 +23,7 @@ struct step {
     const hkt_plan_job_t    *job;
     const hkt_plan_layout_t *layout;
     double                   tokens; /* of a micro-batch on a device */
+    double                   slower; /* than the formulas, as measured */
     struct hkt_planner_group tp, cp, pp, dp;
     struct pass              forward, backward; /* of one layer */
 };
@@ -55,11 +56,28 @@ static double rate(const hkt_plan_machine_t *machine, double least)
     return machine->achieved * least / (least + machine->half);
 }
 
+/* Between two points that were measured on a line over the logarithm of the tokens, beyond them as at the last. */
+static double slower(const hkt_plan_machine_t *machine, double tokens)
+{
+    const hkt_plan_point_t *p    = machine->point;
+    const int               last = machine->points - 1;
+    int                     i    = 0;
+
+    if (last < 0)
+        return 1;
+    if (tokens <= p[0].tokens || tokens >= p[last].tokens)
+        return tokens <= p[0].tokens ? p[0].slower : p[last].slower;
+    while (tokens >= p[i + 1].tokens)
+        i++;
+    return p[i].slower +
+           (p[i + 1].slower - p[i].slower) * log(tokens / p[i].tokens) / log(p[i + 1].tokens / p[i].tokens);
+}
+
 static double linear_seconds(const struct step *s)
 {
     const hkt_plan_model_t *m = &s->job->model;
 
-    return hkt_planner_linear_flops(m) * s->tokens / s->layout->tp /
+    return s->slower * hkt_planner_linear_flops(m) * s->tokens / s->layout->tp /
            rate(&s->job->machine, fmin(s->tokens, (double)m->hidden / s->layout->tp));
 }
 
@@ -67,7 +85,8 @@ static double core_seconds(const struct step *s)
 {
     const hkt_plan_model_t *m = &s->job->model;
 
-    return hkt_planner_core_flops(m) * s->tokens / s->layout->tp / rate(&s->job->machine, (double)m->hidden / m->heads);
+    return s->slower * hkt_planner_core_flops(m) * s->tokens / s->layout->tp /
+           rate(&s->job->machine, (double)m->hidden / m->heads);
 }
 
 /* Bytes that a device sends for a reduce-scatter or an all-gather of a micro-batch's hidden state. */
@@ -95,14 +114,14 @@ static void find_layer(struct step *s)
     double      *f = s->forward.part, *b = s->backward.part;
 
     f[HKT_PLAN_PRODUCTS] = linear + core;
-    f[HKT_PLAN_TRAFFIC]  = 2 * kept / machine->traffic;
-    f[HKT_PLAN_LAUNCH]   = KERNELS_FORWARD * machine->launch;
+    f[HKT_PLAN_TRAFFIC]  = s->slower * 2 * kept / machine->traffic;
+    f[HKT_PLAN_LAUNCH]   = s->slower * KERNELS_FORWARD * machine->launch;
     f[HKT_PLAN_TP]       = 4 * scatter; /* two all-reduces, or two gathers and two reduce-scatters */
     f[HKT_PLAN_CP]       = ring_exposed(s, 1, core);
 
     b[HKT_PLAN_PRODUCTS] = 2 * (linear + core);
-    b[HKT_PLAN_TRAFFIC]  = 2 * (kept + weights) / machine->traffic; /* gradients are read and written */
-    b[HKT_PLAN_LAUNCH]   = KERNELS_BACKWARD * machine->launch;
+    b[HKT_PLAN_TRAFFIC]  = s->slower * 2 * (kept + weights) / machine->traffic; /* gradients are read and written */
+    b[HKT_PLAN_LAUNCH]   = s->slower * KERNELS_BACKWARD * machine->launch;
     b[HKT_PLAN_TP]       = 4 * scatter;
     b[HKT_PLAN_CP]       = ring_exposed(s, 2, 2 * core);
     if (s->layout
@@ -112,7 +131,7 @@ static void find_layer(struct step *s)
         add(&s->backward, &s->forward, 1);
     if (s->layout->recompute == HKT_RECOMPUTE_SELECTIVE) {
         b[HKT_PLAN_PRODUCTS] += core;
-        b[HKT_PLAN_TRAFFIC] += 2 * hkt_planner_core_bytes(s->job, s->layout) / machine->traffic;
+        b[HKT_PLAN_TRAFFIC] += s->slower * 2 * hkt_planner_core_bytes(s->job, s->layout) / machine->traffic;
     }
 }
 
@@ -123,8 +142,9 @@ static void add_head(const struct step *s, struct pass *forward, struct pass *ba
 {
     const hkt_plan_model_t *m       = &s->job->model;
     const double            columns = hkt_planner_table_elements(m, s->layout->tp) / m->hidden;
-    const double product = 2 * s->tokens * m->hidden * columns / rate(&s->job->machine, fmin(s->tokens, columns));
-    const double traffic = 8 * s->tokens * columns / s->job->machine.traffic;
+    const double            product =
+        s->slower * 2 * s->tokens * m->hidden * columns / rate(&s->job->machine, fmin(s->tokens, columns));
+    const double traffic = s->slower * 8 * s->tokens * columns / s->job->machine.traffic;
 
     forward->part[HKT_PLAN_PRODUCTS] += product;
     forward->part[HKT_PLAN_TRAFFIC] += traffic;
@@ -218,7 +238,8 @@ static double optimizer_seconds(const hkt_plan_job_t *job, const hkt_plan_layout
     const double mine  = layout->zero >= 1 ? elements / hkt_planner_shards(layout) : elements;
     const double bytes = mine * (2 * job->bytes.optimizer + job->bytes.gradient + job->bytes.parameter);
 
-    return bytes / (layout->offload ? job->machine.host : job->machine.traffic);
+    return (job->machine.update > 0 ? job->machine.update : 1) * bytes /
+           (layout->offload ? job->machine.host : job->machine.traffic);
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
@@ -287,6 +308,7 @@ static struct step step_of(const hkt_plan_job_t *job, const hkt_plan_layout_t *l
                      .pp     = {&job->machine, outer, layout->pp},
                      .dp     = {&job->machine, inner, hkt_planner_shards(layout)}};
 
+    s.slower = slower(&job->machine, s.tokens);
     find_layer(&s);
     return s;
 }

@@ -385,6 +385,55 @@ START_TEST(llama_3_as_it_was_trained)
 }
 END_TEST
 
+static double passes_of(const hkt_plan_time_t *t)
+{
+    return t->part[HKT_PLAN_PRODUCTS] + t->part[HKT_PLAN_TRAFFIC] + t->part[HKT_PLAN_LAUNCH];
+}
+
+/* A machine's points multiply computation, between them on a line over log tokens, beyond them as at the last; its
+ * `update` the optimizer; communication stays. And the search then takes the size of micro-batch that was the faster
+ * one. */
+START_TEST(steps_that_were_tried_correct_the_formulas)
+{
+    static const struct {
+        int    micro_batch;
+        double slower;
+    } cases[]                 = {{1, 2}, {2, 2}, {4, 1.5}, {8, 1}, {16, 3}, {32, 3}};
+    hkt_plan_job_t     plain  = job("gpt2-124m", "cpu", 2, 64), tried;
+    hkt_plan_layout_t  limits = HKT_PLAN_LAYOUT_ANY;
+    hkt_plan_family_t *family;
+    hkt_plan_time_t    a, b;
+    size_t             count;
+
+    plain.model.sequence = plain.model.positions = 64;
+    plain.machine.memory                         = 1e12;
+    tried                                        = plain;
+    tried.machine.points                         = 3;
+    tried.machine.point[0]                       = (hkt_plan_point_t){128, 2};
+    tried.machine.point[1]                       = (hkt_plan_point_t){512, 1};
+    tried.machine.point[2]                       = (hkt_plan_point_t){1024, 3};
+    tried.machine.update                         = 5;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const hkt_plan_layout_t l = layout(1, 1, 2, 1, cases[i].micro_batch);
+
+        expect_ok(hkt_plan_time(&a, &plain, &l));
+        expect_ok(hkt_plan_time(&b, &tried, &l));
+        near(passes_of(&b) / passes_of(&a), cases[i].slower, 1e-9, "slower by");
+        near(b.part[HKT_PLAN_OPTIMIZER] / a.part[HKT_PLAN_OPTIMIZER], 5, 1e-9, "the optimizer slower by");
+    }
+    limits.tp = limits.pp = limits.cp = 1;
+    expect_ok(hkt_plan_search(&family, &count, &plain, &limits));
+    expect(family[0].layout.micro_batch == 32, "without points %d sequences are best", family[0].layout.micro_batch);
+    hkt_plan_search_free(family);
+    expect_ok(hkt_plan_search(&family, &count, &tried, &limits));
+    expect(family[0].layout.micro_batch == 8, "with points %d sequences are best", family[0].layout.micro_batch);
+    hkt_plan_search_free(family);
+    tried.machine.point[1].tokens = 128;
+    expect_code(hkt_plan_search(&family, &count, &tried, &limits), HKT_ERR_ARGUMENT);
+    expect_said("tokens have to rise");
+}
+END_TEST
+
 static void add(Suite *s)
 {
     ADD(s, R97_zero_memory_is_that_of_the_paper, 1, 10);
@@ -403,6 +452,7 @@ static void add(Suite *s)
     ADD(s, R59_bloom_stages, 1, 10);
     ADD(s, bloom_as_it_was_trained, 1, 10);
     ADD(s, llama_3_as_it_was_trained, 1, 10);
+    ADD(s, steps_that_were_tried_correct_the_formulas, 1, 10);
 }
 
 int main(void)

@@ -63,8 +63,26 @@ for flags in "--model gpt5" "--machine abacus" "--hidden-size 7" "--link x" "--m
 done
 
 # this computer is a machine, too
-expect 0 "$plan" --machine cpu-this -n 2 -b 16 --precision fp32
+expect 0 "$plan" --machine cpu-this -n 2 -b 16 --precision fp32 --no-trial
 said out '^cpu-this x 2: '
+
+# and steps of a model are tried on it where hkt-train is there
+if [ -x ./hkt-train ]; then
+    proves "tried steps"
+    expect 0 "$plan" --machine cpu-this -n 2 -b 4 --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 32 --vocab-size 256 \
+        --precision fp32 --write-machine
+    equal "$(grep -c '^point = ' "$dir/out")" 2 "sizes of micro-batches that were tried"
+    said out '^point = 32 '
+    cp "$dir/out" "$dir/machine"
+    expect 0 "$plan" --machine-file "$dir/machine" --write-machine
+    cmp -s "$dir/out" "$dir/machine" || fail "the points changed on their way through a file: $(diff "$dir/out" "$dir/machine" | head -3)"
+    printf 'point = 4\n' >>"$dir/machine"
+    expect 2 "$plan" --machine-file "$dir/machine"
+    said err 'point = TOKENS FACTOR'
+fi
+expect 0 "$plan" --machine cpu-this --model 175b -n 2 -b 16 --write-machine
+said err 'too long to be tried'
+not_said out '^point'
 
 expect 0 "$plan" --model 7.5b --sweep-world 8,16,32
 [ "$(grep -c ' DP ' "$dir/out")" = 3 ] || fail "three worlds are three lines"

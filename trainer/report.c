@@ -46,6 +46,21 @@ static bool read_traffic(hkt_traffic_t *traffic, const struct engine *e, int gro
     return comm && hkt_comm_traffic(comm, NULL, traffic) == HKT_OK;
 }
 
+static FILE *open_file(const struct report *r, const char *flag, const char *path)
+{
+    FILE *file = r->speaks && path ? fopen(path, "w") : NULL;
+
+    if (r->speaks && path && !file)
+        stop("%s %s: %s", flag, path, strerror(errno));
+    return file;
+}
+
+static void close_file(FILE *file, const char *flag, const char *path)
+{
+    if (file && (ferror(file) | fclose(file)))
+        stop("%s %s could not be written: %s", flag, path, strerror(errno));
+}
+
 void report_begin(struct report *r, struct engine *e, long first)
 {
     const struct settings *s     = e->settings;
@@ -65,15 +80,14 @@ void report_begin(struct report *r, struct engine *e, long first)
     r->curve_y = r->curve_x + steps;
     r->held_x  = r->curve_y + steps;
     r->held_y  = r->held_x + steps;
-    r->file    = r->speaks && s->losses ? fopen(s->losses, "w") : NULL;
-    if (r->speaks && s->losses && !r->file)
-        stop("--loss-file %s: %s", s->losses, strerror(errno));
+    r->file    = open_file(r, "--loss-file", s->losses);
+    r->timing  = open_file(r, "--timing-file", s->timing);
 }
 
 void report_end(struct report *r)
 {
-    if (r->file && (ferror(r->file) | fclose(r->file)))
-        stop("--loss-file %s could not be written: %s", r->settings->losses, strerror(errno));
+    close_file(r->file, "--loss-file", r->settings->losses);
+    close_file(r->timing, "--timing-file", r->settings->timing);
     free(r->curve_x);
 }
 
@@ -207,6 +221,18 @@ static void print_bar(struct report *r)
     printf("\r%.*s\033[K", window.ws_col - 1, line);
 }
 
+/* What the step has added to the engine's times. */
+static void write_timing(struct report *r)
+{
+    const struct engine_times *t = &r->engine->times, *b = &r->before_step;
+
+    if (r->timing)
+        fprintf(r->timing, "%ld %.9f %.9f %.9f %.9f %.9f %.9f %.6f\n", r->step, t->steps - b->steps,
+                t->forward - b->forward, t->backward - b->backward, t->optimizer - b->optimizer, t->waited - b->waited,
+                t->products - b->products, (t->operations - b->operations) / 1e9);
+    r->before_step = *t;
+}
+
 static size_t takes(const struct engine *e)
 {
     hkt_ledger_entry_t entry;
@@ -236,6 +262,7 @@ void report_step(struct report *r, const struct report_entry *entry, const hkt_z
     if (r->file)
         fprintf(r->file, "step %ld %.17g %.17g%s\n", r->step, entry->loss, update->norm,
                 update->skipped ? " skipped" : "");
+    write_timing(r);
     if (r->speaks && r->terminal)
         print_bar(r);
     else if (r->speaks && (r->step % r->settings->log_interval == 0 || at == 0))

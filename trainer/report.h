@@ -30,7 +30,8 @@ struct report {
     double  losses; /* sum over all steps */
     double *curve_x, *curve_y, *held_x, *held_y;
     int     evaluations;
-    FILE   *file; /* --loss-file */
+    FILE   *file, *timing; /* --loss-file, --timing-file */
+    struct engine_times before_step; /* until the step under way */
 };
 
 void report_begin(struct report *report, struct engine *engine, long first);

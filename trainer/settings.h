@@ -113,6 +113,8 @@
     X(INTEGER, long, eval_batches, "eval-iters", 10, 1, 1e6, "batches", "Global batches of one evaluation.")           \
     X(TEXT, const char *, plot, "plot", NULL, 0, 0, "file", "Writes the loss curve as SVG.")                           \
     X(TEXT, const char *, losses, "loss-file", NULL, 0, 0, "file", "Writes each step's loss and norm in full digits.") \
+    X(TEXT, const char *, timing, "timing-file", NULL, 0, 0, "file",                                                   \
+      "Writes where each step's seconds went: step, all, forward, backward, optimizer, waiting, matrix products, and their GFLOP.") \
     X(TEXT, const char *, dump, "dump", NULL, 0, 0, "file",                                                            \
       "Writes weights, batches, losses and gradients of every step, for tests; one rank.")                             \
     X(ON, bool, generate, "generate", false, 0, 0, NULL, "Only writes a sample, with --load.")                         \

@@ -49,6 +49,7 @@ hkt_plan_SOURCES = \
 	src/tools/plan_measure.c \
 	src/tools/plan_print.c \
 	src/tools/plan_svg.c \
+	src/tools/plan_try.c \
 	src/tools/plan_why.c \
 	src/tools/svg.c src/tools/svg.h
 hkt_plan_LDADD = libhocket-train.la libhocket.la -lm

@@ -32,6 +32,10 @@ void plan_machine_write(FILE *out, const hkt_plan_machine_t *machine); /* as --m
 /* plan_measure.c: one core of this computer as a device, in about a second. */
 int plan_measure(hkt_plan_machine_t *machine);
 
+/* plan_try.c: steps of the job's model by hkt-train itself, if it is beside this tool and a step is short enough: fills the
+ * machine's points in, in some seconds. What it could not do is said on stderr, and the machine left as it is. */
+void plan_try(hkt_plan_job_t *job);
+
 /* plan_print.c, plan_why.c, plan_json.c, plan_svg.c */
 void plan_print(FILE *out, const struct plan_view *view);
 void plan_why(FILE *out, const struct plan_view *view);

@@ -14,7 +14,7 @@ static double *field_of(hkt_plan_machine_t *m, const char *key)
         const char *key;
         double     *field;
     } fields[] = {{"memory", &m->memory},   {"peak", &m->peak},     {"achieved", &m->achieved}, {"half", &m->half},
-                  {"traffic", &m->traffic}, {"launch", &m->launch}, {"host", &m->host}};
+                  {"traffic", &m->traffic}, {"launch", &m->launch}, {"host", &m->host},         {"update", &m->update}};
 
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
         if (strcmp(fields[i].key, key) == 0)
@@ -79,10 +79,20 @@ static void read_line(hkt_plan_machine_t *m, char *line, int number, const char 
                        HKT_PLAN_LINKS);
         return;
     }
+    if (strcmp(key, "point") == 0) {
+        hkt_plan_point_t *p = &m->point[m->points];
+
+        if (m->points == HKT_PLAN_POINTS || sscanf(value, "%lf %lf", &p->tokens, &p->slower) != 2)
+            flags_fail(flags, "%s:%d: point = TOKENS FACTOR is expected, at most %d times", path, number,
+                       HKT_PLAN_POINTS);
+        m->points++;
+        return;
+    }
     field = field_of(m, key);
     if (!field)
         flags_fail(flags,
-                   "%s:%d: no key is called \"%s\" (name, memory, peak, achieved, half, traffic, launch, host, link)",
+                   "%s:%d: no key is called \"%s\" (name, memory, peak, achieved, half, traffic, launch, host, update, "
+                   "link, point)",
                    path, number, key);
     *field = strtod(value, &end);
     if (end == value || end[strspn(end, " \t")])
@@ -141,4 +151,11 @@ void plan_machine_write(FILE *out, const hkt_plan_machine_t *m)
     for (int i = 0; i < m->links; i++)
         fprintf(out, "link = %s %d %.4g %.3g\n", m->link[i].name, m->link[i].span, m->link[i].bandwidth,
                 m->link[i].latency);
+    if (m->points)
+        fprintf(out,
+                "# Steps that were tried: tokens of a micro-batch, times the formulas' seconds; the optimizer's.\n"
+                "update = %.4g\n",
+                m->update);
+    for (int i = 0; i < m->points; i++)
+        fprintf(out, "point = %.6g %.4g\n", m->point[i].tokens, m->point[i].slower);
 }

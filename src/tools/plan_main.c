@@ -15,7 +15,7 @@ static struct {
     int                       tied, gated, biased, embedding_norm, dropout, blocked, bytes; /* words */
     long                      world, batch, tp, cp, pp, dp, chunks, head_layers, zero, micro_batch, shown;
     int                       schedule, recompute, sequence_parallel, offload; /* words */
-    bool                      tp_anywhere, zero_anywhere, no_overlap, all, list, write_machine;
+    bool                      tp_anywhere, zero_anywhere, no_overlap, all, list, write_machine, no_trial;
 } asked = {.model       = "gpt2-124m",
            .machine     = {.name = "a100-80g-dgx"},
            .positions   = -1,
@@ -53,6 +53,7 @@ static const struct flag rows[] = {
      "bf16: 2 bytes a weight, 4 a gradient, 12 of state; fp16: 2, 2, 12; fp32: 4, 4, 8."},
     {'M', "machine", FLAG_TEXT, &asked.machine.name, 0, 0, "NAME",
      "A preset (--list), or cpu-this: this computer, measured."},
+    {0, "no-trial", FLAG_ON, &asked.no_trial, 0, 0, NULL, "With cpu-this: tries no steps of the model, measures the parts only."},
     {0, "machine-file", FLAG_TEXT, &asked.machine.file, 0, 0, "FILE", "A machine as --write-machine prints it."},
     {0, "memory", FLAG_NUMBER, &asked.machine.memory, 0, 1e9, "GiB",
      "Of a device that a plan may use; 0: the machine's."},
@@ -150,6 +151,8 @@ static void make_job(hkt_plan_job_t *job)
     job->global_batch = (int)asked.batch;
     job->options = (asked.tp_anywhere ? HKT_PLAN_TP_ANYWHERE : 0) | (asked.zero_anywhere ? HKT_PLAN_ZERO_ANYWHERE : 0) |
                    (asked.no_overlap ? HKT_PLAN_NO_OVERLAP : 0);
+    if (!asked.machine.file && !asked.no_trial && strcmp(asked.machine.name, "cpu-this") == 0)
+        plan_try(job);
 }
 
 static int limit(long value, long least)
