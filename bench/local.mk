@@ -2,7 +2,11 @@
 # the libraries it finds (docs/benchmarks.md).
 EXTRA_DIST += \
 	docs/benchmarks.md \
+	bench/slow-link \
 	bench/versus \
+	bench/versus-train \
+	bench/versus_llmc.py \
+	bench/versus_torch.py \
 	bench/versus_build.py \
 	bench/versus_measure.py \
 	bench/versus_plot.py \

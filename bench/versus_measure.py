@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import select
 import shutil
@@ -37,6 +38,7 @@ PLACEMENTS = [
 
 Cell = namedtuple("Cell", "ranks collective type bytes rewrite")
 Contender = namedtuple("Contender", "label role running kind")
+Machine = namedtuple("Machine", "cpus cores memory folder priority")
 
 
 def placement_of(ns):
@@ -56,6 +58,32 @@ def processors():
         (rest if core in seen else first).append(cpu)
         seen.add(core)
     return first, first + rest
+
+
+def free_memory():
+    with open("/proc/meminfo", encoding="ascii") as f:
+        for line in f:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return 4 << 30
+
+
+def model_name():
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as f:
+        for line in f:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def describe(machine):
+    return {
+        "model": model_name(),
+        "cpus": len(machine.cpus),
+        "cores": machine.cores,
+        "memory_gib": machine.memory / (1 << 30),
+        "kernel": f"{platform.system()} {platform.release()}",
+    }
 
 
 def meeting_place():

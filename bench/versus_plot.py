@@ -188,6 +188,10 @@ def sheet(title, caption, labels, rows, make, path):
     for i, (name, cells) in enumerate(rows.items()):
         drawn += make(name, cells, (MARGIN + i % columns * PANEL_W, HEAD + i // columns * PANEL_H))
     drawn.append(text(MARGIN, height - 12, caption, 10, colour=SOFT))
+    return write(path, width, height, drawn)
+
+
+def write(path, width, height, drawn):
     with open(path, "w", encoding="utf-8") as f:
         f.write(
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
