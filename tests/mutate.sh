@@ -58,6 +58,9 @@ radix|sh->root < start + width ? sh->root|sh->root <= start + width ? sh->root|m
 radix|return (radix(sh) & (radix(sh) - 1)) == 0;|return true;|promises the canonical order for every radix
 bruck|last = d / width < radix(sh);|last = d / width < radix(sh) - 1;|leaves a block that is at home in scratch
 bruck|(int)((me + way + i) % n));|(int)((me + way + 1) % n));|stores a whole window in one block
+pat|far < (d & -d))|far <= (d & -d))|gives a rank a child too many
+pat|d + far < sh->size;|d + far < sh->size - 1;|forgets the last rank
+pat|HKT_OUT, hkt_mod(me - d, n));|HKT_OUT, hkt_mod(me + d, n));|stores at the mirrored place
 pairwise|hkt_copy(s, HKT_IN, to, HKT_PEER, to);|hkt_copy(s, HKT_IN, from, HKT_PEER, to);|sends what it should receive
 hierarchical|return sh->group_start[group] + column % group_size(sh, group);|return sh->group_start[group] + column % group_size(sh, 0);|takes all groups to be as large as the first
 hierarchical|return (g & (g - 1)) == 0 && (g == 1|return (g == 1|promises the canonical order for groups of three

@@ -125,6 +125,18 @@ static int group_by_pattern(int n, const int *pattern, int *start)
     return groups;
 }
 
+/* Two algorithms composed; of few ranks also with other radices and pieces, which the ones composed may look at. */
+static void prove_pair(struct sweep *w, struct hkt_shape sh)
+{
+    static const int variant[][2] = {{0, 0}, {2, 1}, {3, 3}}; /* radix, pieces */
+
+    for (size_t i = 0; i < (sh.size <= ALL_GROUPINGS ? sizeof(variant) / sizeof(variant[0]) : 1); i++) {
+        sh.radix  = variant[i][0];
+        sh.pieces = variant[i][1];
+        prove_roots(w, sh, sh.size <= ALL_PAIRS);
+    }
+}
+
 /* Pairs of algorithms that compose, all at small sizes; at larger ones each `stride`-th, another one at each call. */
 static void prove_pairs(struct sweep *w, struct hkt_shape sh)
 {
@@ -135,7 +147,7 @@ static void prove_pairs(struct sweep *w, struct hkt_shape sh)
             sh.inner = (*inner)->name;
             sh.outer = (*outer)->name;
             if (!hkt_algorithm_refuses(w->a, &sh) && w->pair++ % stride == 0)
-                prove_roots(w, sh, sh.size <= ALL_PAIRS);
+                prove_pair(w, sh);
         }
 }
 
