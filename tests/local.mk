@@ -126,6 +126,18 @@ tests_test_schedule_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_schedule_LDADD = libcore.la $(CHECK_LIBS) -lm
 endif
 
+# ---- schedules in virtual time, the choice
+dist_check_SCRIPTS += tests/test_simulate_tool.sh
+TESTS += tests/test_simulate_tool.sh
+if HAVE_CHECK
+check_PROGRAMS += tests/test_simulate tests/test_tuning
+TESTS += tests/test_simulate tests/test_tuning
+tests_test_simulate_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_simulate_LDADD = libcore.la $(CHECK_LIBS) -lm
+tests_test_tuning_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_tuning_LDADD = libcore.la $(CHECK_LIBS) -lm
+endif
+
 # ---- types and reduction kernels
 if HAVE_CHECK
 check_PROGRAMS += tests/test_dtype tests/test_reduce

@@ -20,6 +20,8 @@
       "How long a wait polls before it sleeps, when every rank has a core of its own.")                                 \
     X(ALGORITHM, algorithm, TEXT, "", 0, 0, "name or coll:name;...",                                                    \
       "Runs the named algorithm where it can run and keeps the order asked for, instead of the fastest.")                           \
+    X(TUNING, tuning, TEXT, "", 0, 0, "file",                                                                           \
+      "A table that says which algorithm runs what, over the cost model; all ranks need the same.")                      \
     X(ISA, isa, TEXT, "", 0, 0, "avx512, avx2 or portable", "Instruction set of the reduction kernels; empty: the best.") \
     X(STAGING, staging, BYTES, "1M", 65536, 1073741824, "bytes",                                                        \
       "Staging memory of a rank and communicator, made at first need, for buffers other ranks cannot touch.")           \

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "language/dtype.h"
+#include "language/tuning.h"
 #include "run/far.h"
 
 #include <stdio.h>
@@ -26,6 +27,7 @@ const struct hkt_link hkt_tune_local_link = {.alpha = 300e-9, .gap = 20e-9, .bet
 static const struct hkt_link far_link = {.alpha = 25e-6, .gap = 3e-6, .beta = 0.5e-9, .gamma = 0.05e-9};
 
 static const struct hkt_algorithm *forced[HKT_COLL_SCHEDULED]; /* by HKT_ALGORITHM; written once at the start */
+static struct hkt_tuning           table;                      /* of HKT_TUNING; likewise */
 
 /* "ring", or "all_reduce:ring;broadcast:tree". */
 void hkt_tune_start(void)
@@ -33,6 +35,8 @@ void hkt_tune_start(void)
     const char *text = hkt_options()->algorithm;
     char        name[64];
 
+    if (*hkt_options()->tuning && hkt_tuning_read(&table, hkt_options()->tuning) < 0)
+        hkt_log(HKT_LOG_ERROR, "HKT_TUNING: %s; nothing of it is used", hkt_last_error());
     while (*text) {
         const size_t                n = strcspn(text, ";");
         const struct hkt_algorithm *a;
@@ -160,11 +164,14 @@ static double cost_over(const struct hkt_algorithm *a, const struct hkt_shape *s
 
 const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order, int hosts)
 {
-    const struct hkt_algorithm *best  = hkt_algorithm_find("direct");
-    double                      least = 0;
+    const struct hkt_tuning_rule *rule  = hkt_tuning_find(&table, shape, hosts, bytes);
+    const struct hkt_algorithm   *best  = hkt_algorithm_find("direct");
+    double                        least = 0;
 
     if (fits(forced[shape->coll], shape, order))
         return forced[shape->coll];
+    if (rule && fits(rule->algorithm, shape, order))
+        return rule->algorithm;
     if (hosts < 2 && fits(best, shape, order))
         return best;
     best = NULL;

@@ -6,7 +6,7 @@
 #include "run/communicator.h"
 #include "run/plan.h"
 
-void hkt_tune_start(void); /* reads HKT_ALGORITHM; once, before any call */
+void hkt_tune_start(void); /* reads HKT_ALGORITHM and HKT_TUNING; once, before any call */
 
 /* Small enough for the flat algorithm? */
 bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *call);
@@ -47,7 +47,7 @@ int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, st
 
 void hkt_tune_free(struct hkt_communicator *comm); /* the cache */
 
-/* The algorithm the above takes, for a communicator of this kind: HKT_ALGORITHM, else the cheapest that keeps the order asked for. NULL
+/* The algorithm the above takes, for a communicator of this kind: HKT_ALGORITHM, else the table of HKT_TUNING, else the cheapest that keeps the order asked for. NULL
  * when none can run. */
 const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order, int hosts);
 
