@@ -53,3 +53,16 @@ hkt_plan_SOURCES = \
 	src/tools/plan_why.c \
 	src/tools/svg.c src/tools/svg.h
 hkt_plan_LDADD = libhocket-train.la libhocket.la -lm
+
+bin_PROGRAMS += hkt-simulate
+hkt_simulate_SOURCES = \
+	src/tools/flags.c src/tools/flags.h \
+	src/tools/simulate.h \
+	src/tools/simulate_json.c \
+	src/tools/simulate_main.c \
+	src/tools/simulate_measure.c \
+	src/tools/simulate_print.c \
+	src/tools/simulate_run.c \
+	src/tools/simulate_svg.c \
+	src/tools/svg.c src/tools/svg.h
+hkt_simulate_LDADD = libcore.la -lm
