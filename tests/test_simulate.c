@@ -45,7 +45,7 @@ static double seconds(const char *name, enum hkt_coll coll, const struct hkt_fab
 
 static double formula(const char *name, enum hkt_coll coll, const struct hkt_fabric *f, double bytes)
 {
-    const struct hkt_wire *w     = &f->wire[HKT_SPAN_NETWORK];
+    const struct hkt_span_cost *w     = &f->wire[HKT_SPAN_NETWORK];
     const struct hkt_link  link  = {.alpha = w->alpha, .gap = w->gap, .beta = w->beta, .gamma = f->gamma};
     const struct hkt_shape shape = {.coll = coll, .size = hkt_fabric_ranks(f)};
 
@@ -194,7 +194,7 @@ START_TEST(test_slices)
     struct hkt_fabric      f     = ideal(8);
     const struct hkt_shape shape = {.coll = HKT_COLL_BROADCAST, .pieces = 1};
 
-    f.wire[HKT_SPAN_NETWORK] = (struct hkt_wire){.beta = 1e-9};
+    f.wire[HKT_SPAN_NETWORK] = (struct hkt_span_cost){.beta = 1e-9};
     ck_assert_double_eq_tol(simulate("ring", shape, &f, (struct hkt_sim_load){.bytes = 1e6}, false).seconds, 7e-3, 1e-9);
     ck_assert_double_eq_tol(simulate("ring", shape, &f, (struct hkt_sim_load){.bytes = 1e6, .slices = 10}, false).seconds, 1.6e-3, 1e-9);
 }

@@ -36,8 +36,8 @@ struct hkt_predictor {
 static void find_links(struct hkt_predictor *p)
 {
     const struct hkt_fabric *f     = &p->fabric;
-    const struct hkt_wire   *in    = &f->wire[f->per_cache && f->per_cache < f->per_host ? HKT_SPAN_HOST : HKT_SPAN_CACHE];
-    const struct hkt_wire   *out   = &f->wire[HKT_SPAN_NETWORK];
+    const struct hkt_span_cost   *in    = &f->wire[f->per_cache && f->per_cache < f->per_host ? HKT_SPAN_HOST : HKT_SPAN_CACHE];
+    const struct hkt_span_cost   *out   = &f->wire[HKT_SPAN_NETWORK];
     const double             share = f->rails && f->rails < f->per_host ? (double)f->per_host / f->rails : 1;
 
     p->near = (struct hkt_link){in->alpha + 2 * in->overhead, in->overhead + in->gap, in->beta + in->touch, f->gamma, NULL};
@@ -253,7 +253,7 @@ double hkt_lower_bound(const struct hkt_question *q, const struct hkt_fabric *f,
 {
     const int              n    = hkt_fabric_ranks(f);
     const enum hkt_span    near = f->per_cache && f->per_cache < f->per_host ? HKT_SPAN_HOST : HKT_SPAN_CACHE;
-    const struct hkt_wire *wire = &f->wire[f->hosts > 1 ? HKT_SPAN_NETWORK : near];
+    const struct hkt_span_cost *wire = &f->wire[f->hosts > 1 ? HKT_SPAN_NETWORK : near];
     const double           card = f->wire[HKT_SPAN_NETWORK].beta / (f->rails ? f->rails : f->per_host);
     const struct {
         const char *what;

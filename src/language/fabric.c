@@ -128,7 +128,7 @@ static int check_number(const char *what, double value, double most)
 
 static int check_wire(const struct hkt_fabric *f, enum hkt_span span)
 {
-    const struct hkt_wire *w = &f->wire[span];
+    const struct hkt_span_cost *w = &f->wire[span];
     const struct {
         const char *what;
         double      value, most;

@@ -15,7 +15,7 @@ enum hkt_span { HKT_SPAN_CACHE, HKT_SPAN_HOST, HKT_SPAN_NETWORK, HKT_SPANS }; /*
 extern const char *const hkt_span_name[HKT_SPANS];
 
 /* One way, in seconds and seconds per byte. LogGP's L, o, g, G; `touch` is what LogGOPS calls O. */
-struct hkt_wire {
+struct hkt_span_cost {
     double alpha;    /* from the last byte leaving until it can be used */
     double overhead; /* the sending and the receiving processor are busy with each message */
     double gap;      /* between two messages from one port, besides their bytes */
@@ -32,7 +32,7 @@ struct hkt_fabric {
     int             per_leaf;        /* hosts on a leaf switch; 0: one switch for all */
     double          oversubscription; /* bytes that hosts of a leaf can send / that its uplinks carry; 1: none */
     double          spine;           /* more latency between leaves, seconds */
-    struct hkt_wire wire[HKT_SPANS];
+    struct hkt_span_cost wire[HKT_SPANS];
     double          bus, socket;     /* seconds per byte on a host's memory bus, and between its caches; 0: never short */
     double          gamma, copy;     /* seconds per byte folded, and per byte copied to its place; by a rank's processor */
     int             depth;           /* messages between two ranks before the sender waits; 0: no limit */

@@ -26,7 +26,7 @@ static void print_fabric(FILE *out, const struct simulate_view *view)
     fprintf(out, "\"spine\": %.9g, \"bus\": %.9g, \"socket\": %.9g, \"gamma\": %.9g, \"copy\": %.9g, \"depth\": %d, \"window\": %d", f->spine,
             f->bus, f->socket, f->gamma, f->copy, f->depth, f->window);
     for (int span = 0; span < HKT_SPANS; span++) {
-        const struct hkt_wire *w = &f->wire[span];
+        const struct hkt_span_cost *w = &f->wire[span];
 
         fprintf(out, ",\n  \"%s\": {\"alpha\": %.9g, \"overhead\": %.9g, \"gap\": %.9g, \"beta\": %.9g, \"touch\": %.9g}", hkt_span_name[span],
                 w->alpha, w->overhead, w->gap, w->beta, w->touch);

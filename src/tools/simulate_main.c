@@ -111,7 +111,7 @@ static void change_number(int *value, long given)
 static void change_fabric(struct hkt_fabric *f)
 {
     for (int span = 0; span < HKT_SPANS; span++) {
-        struct hkt_wire *w = &f->wire[span];
+        struct hkt_span_cost *w = &f->wire[span];
 
         change(&w->alpha, set.latency[span], false);
         change(&w->overhead, set.overhead[span], false);

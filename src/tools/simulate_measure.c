@@ -116,7 +116,7 @@ int simulate_measure(struct hkt_fabric *f, int ranks)
         *f = (struct hkt_fabric){.name = "shm-here", .hosts = 1, .per_host = ranks, .oversubscription = 1, .gamma = fold, .copy = copy,
                                  .depth = HKT_FABRIC_DEPTH, .window = 1};
         for (int span = 0; span < HKT_SPANS; span++)
-            f->wire[span] = (struct hkt_wire){.alpha = way, .touch = both > fold ? both - fold : copy / 8};
+            f->wire[span] = (struct hkt_span_cost){.alpha = way, .touch = both > fold ? both - fold : copy / 8};
         rc = 0;
     } else {
         hkt_fail(HKT_ERR_MEMORY, "no memory or thread to measure with");

@@ -34,7 +34,7 @@ const struct hkt_tuning_rule *simulate_rule(const struct simulate_view *view, co
 
 /* ---- fabrics ------------------------------------------------------------------------------------------------------ */
 
-static void print_wire(const char *name, const struct hkt_wire *w)
+static void print_wire(const char *name, const struct hkt_span_cost *w)
 {
     char a[SIMULATE_TEXT], o[SIMULATE_TEXT], g[SIMULATE_TEXT];
 

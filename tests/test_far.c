@@ -1,0 +1,287 @@
+/* test_far.c -- communicators over several hosts: the same bits as on one, whoever is where and whichever algorithm runs; what crosses the cable is what
+ * the formula says; what goes wrong on one host is named on all. Hosts are pretended (HKT_HOST), or network namespaces where those are allowed.
+ * Every suite whose ranks are processes runs over several hosts with TEST_HOSTS=2.
+ */
+#include "job.h"
+#include "network.h"
+
+#include "setup/proof.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Who is where: ranks, hosts as in struct world. Even, uneven, all apart, in turn. */
+static const struct {
+    int n, hosts;
+} places[] = {{2, 2}, {4, 2}, {7, 2}, {7, 3}, {5, 5}, {6, -2}, {5, -3}};
+enum { PLACES = sizeof(places) / sizeof(places[0]) };
+
+static uint64_t serial(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+    return mix(a ^ mix(b ^ mix(c ^ mix(d))));
+}
+
+/* ---- the same bits ------------------------------------------------------------------------------------------------- */
+
+static void every_collective(struct lab *lab, const hkt_type_t *types, int ntypes, size_t most)
+{
+    static const size_t counts[] = {1, 63, 4100, 70001};
+
+    for (enum coll coll = 0; coll < COLLS; coll++)
+        for (int t = 0; t < ntypes; t++)
+            for (int op = 0; op < (coll_reduces(coll) ? OP_COUNT : 1); op++)
+                for (int s = 0; s < 4 && counts[s] <= most; s++) {
+                    struct job j = job_random(serial((uint64_t)coll, (uint64_t)types[t], (uint64_t)op, (uint64_t)(s * 64 + lab->n)), coll,
+                                              types[t], counts[s], lab->n);
+
+                    j.op = op;
+                    job_run(lab, &j);
+                }
+}
+
+static void some_types(struct rank *me)
+{
+    static const hkt_type_t types[] = {HKT_FLOAT32, HKT_BFLOAT16, HKT_INT64};
+    struct lab              lab;
+
+    lab_open(&lab, me->comm, (size_t)me->n * 70100 * 8);
+    every_collective(&lab, types, 3, me->n < 5 ? 70001 : 4100);
+    lab_close(&lab);
+}
+
+/* Proves: every collective and operator over hosts of even and uneven numbers of ranks, in a row and in turn, gives the bits of one host. */
+START_TEST(bits_are_those_of_one_host)
+{
+    world_run(&(struct world){.n = places[_i].n, .kind = PROCESSES, .hosts = places[_i].hosts, .fn = some_types, .deadline = 110});
+}
+END_TEST
+
+static const char *const algorithms[] = {"direct", "ring", "tree", "halving", "circulant", "radix", "pairwise", "bruck", "hierarchical", "oneshot"};
+enum { ALGORITHMS = sizeof(algorithms) / sizeof(algorithms[0]) };
+
+static void one_type(struct rank *me)
+{
+    static const hkt_type_t type = HKT_FLOAT32;
+    struct lab              lab;
+
+    lab_open(&lab, me->comm, (size_t)me->n * 70100 * 4);
+    every_collective(&lab, &type, 1, 4100);
+    lab_close(&lab);
+}
+
+/* Proves: the same for every algorithm that can be forced, where it can run; 6 ranks on 2 hosts, in a row and in turn. */
+START_TEST(every_algorithm)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "HKT_ALGORITHM=%s", algorithms[_i / 2]);
+    world_run(&(struct world){.n = 6, .kind = PROCESSES, .hosts = _i % 2 ? -2 : 2, .environment = {text}, .fn = one_type, .deadline = 110});
+}
+END_TEST
+
+/* ---- messages ------------------------------------------------------------------------------------------------------ */
+
+enum { LONGEST = 5 << 20 };
+
+static void exchange(struct rank *me)
+{
+    static const size_t sizes[] = {0, 1, 40, 41, 65536, (1 << 20) - 1, 1 << 20, LONGEST};
+    unsigned char      *out = malloc(LONGEST), *in = malloc(LONGEST);
+    const int           to = (me->rank + 1) % me->n, from = (me->rank + me->n - 1) % me->n;
+
+    expect_true(out && in);
+    for (int round = 0; round < 3; round++)
+        for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+            doing("exchange of %zu bytes", sizes[s]);
+            for (size_t i = 0; i < sizes[s]; i++)
+                out[i] = (unsigned char)(i * 7 + (size_t)me->rank + s);
+            memset(in, 0xee, sizes[s]);
+            expect_ok(hkt_group_begin());
+            expect_ok(hkt_send(out, sizes[s], HKT_UINT8, to, me->comm, NULL));
+            expect_ok(hkt_recv(in, sizes[s], HKT_UINT8, from, me->comm, NULL));
+            expect_ok(hkt_group_end());
+            for (size_t i = 0; i < sizes[s]; i++)
+                if (in[i] != (unsigned char)(i * 7 + (size_t)from + s))
+                    expect(false, "byte %zu of %zu is wrong", i, sizes[s]);
+        }
+    free(in);
+    free(out);
+}
+
+/* Proves: messages of 0 bytes to several pieces arrive whole, between ranks of one host and of two, sent and received at once. */
+START_TEST(messages_round_a_ring)
+{
+    world_run(&(struct world){.n = 4, .kind = PROCESSES, .hosts = _i ? -2 : 2, .fn = exchange});
+}
+END_TEST
+
+/* ---- split --------------------------------------------------------------------------------------------------------- */
+
+static void split_and_use(struct rank *me)
+{
+    hkt_comm_t *rows, *columns, *all;
+    float       in = (float)(1 << me->rank), out[2];
+
+    expect_ok(hkt_comm_split(&rows, me->comm, me->rank / 2, me->rank, NULL));
+    expect_ok(hkt_comm_split(&columns, me->comm, me->rank % 2, -me->rank, NULL));
+    expect_ok(hkt_comm_duplicate(&all, rows, NULL));
+    for (int i = 0; i < 20; i++) {
+        expect_ok(hkt_all_reduce(&in, out, 1, HKT_FLOAT32, HKT_SUM, rows, NULL));
+        expect_true(out[0] == (float)(3 << (me->rank & ~1)));
+        expect_ok(hkt_all_gather(&in, out, 1, HKT_FLOAT32, columns, NULL)); /* the higher rank is first */
+        expect_true(out[0] == (float)(4 << (me->rank & 1)) && out[1] == (float)(1 << (me->rank & 1)));
+        expect_ok(hkt_barrier(all, NULL));
+    }
+    expect_ok(hkt_comm_destroy(columns));
+    expect_ok(hkt_comm_destroy(rows));
+    expect_ok(hkt_comm_destroy(all));
+}
+
+/* Proves: parts of a communicator, within a host and across hosts, work side by side and end in any order. */
+START_TEST(parts_within_and_across)
+{
+    world_run(&(struct world){.n = 4, .kind = PROCESSES, .hosts = 2, .fn = split_and_use});
+}
+END_TEST
+
+/* ---- failures ------------------------------------------------------------------------------------------------------ */
+
+static void different_counts(struct rank *me)
+{
+    float in[8] = {0}, out[8];
+
+    expect_code(hkt_all_reduce(in, out, me->rank == 3 ? 5 : 4, HKT_FLOAT32, HKT_SUM, me->comm, NULL), HKT_ERR_MISMATCH);
+    expect_said("all_reduce of 4 float32");
+    expect_said("all_reduce of 5 float32");
+}
+
+/* Proves: ranks of several hosts that call different things all hear of it, with both calls. */
+START_TEST(C45_mismatch_between_hosts)
+{
+    world_run(&(struct world){.n = 4, .kind = PROCESSES, .hosts = 2, .fn = different_counts, .deadline = 20});
+}
+END_TEST
+
+static void until_one_dies(struct rank *me)
+{
+    _Atomic uint32_t *ready = me->shared;
+    static float      in[65536], out[65536];
+    int               rc = HKT_OK;
+
+    for (int i = 0; rc == HKT_OK; i++) {
+        if (i == 20) {
+            atomic_fetch_add(ready, 1);
+            if (me->rank == 2)
+                pause();
+        }
+        rc = hkt_all_reduce(in, out, 65536, HKT_FLOAT32, HKT_SUM, me->comm, NULL);
+    }
+    expect_true(rc == HKT_ERR_PEER);
+    expect_said("rank 2");
+    expect_said("died");
+}
+
+static void kill_rank_2(const struct world *w, const pid_t *pids, void *shared)
+{
+    _Atomic uint32_t *ready = shared;
+
+    (void)w;
+    if (atomic_load(ready) == 4) {
+        kill(pids[2], SIGKILL);
+        atomic_store(ready, 5);
+    }
+}
+
+/* Proves: a rank that is killed is named to the ranks of its own host and of the other one. */
+START_TEST(C34_death_on_another_host)
+{
+    world_run(&(struct world){.n = 4, .kind = PROCESSES, .hosts = 2, .fn = until_one_dies, .may_die = 1 << 2, .meanwhile = kill_rank_2,
+                              .deadline = 20});
+}
+END_TEST
+
+/* ---- cables -------------------------------------------------------------------------------------------------------- */
+
+static unsigned long long bytes_out(void)
+{
+    unsigned long long bytes = 0;
+    char               line[512];
+    FILE              *f = fopen("/proc/self/net/dev", "r");
+
+    expect_true(f != NULL);
+    while (fgets(line, sizeof(line), f)) {
+        const char *at = strstr(line, "eth0:");
+
+        if (at)
+            sscanf(at + 5, "%*u %*u %*u %*u %*u %*u %*u %*u %llu", &bytes);
+    }
+    fclose(f);
+    return bytes;
+}
+
+enum { VECTOR = 4 << 20 }; /* elements */
+
+/* Rank r is on host a or b; 4 ranks, 2 a host. */
+static void over_a_cable(struct rank *me)
+{
+    static const hkt_type_t type = HKT_FLOAT32;
+    const double            floor = 4.0 * VECTOR; /* each host sends its half of the sum and gets the other: S bytes, whoever sends them */
+    struct lab              lab;
+    float                  *v;
+    unsigned long long      before, after;
+
+    network_enter("ab"[me->rank / 2]);
+    expect_ok(hkt_comm_init(&me->comm, me->n, me->id, me->rank, NULL));
+    lab_open(&lab, me->comm, (size_t)me->n * 4100 * 4);
+    every_collective(&lab, &type, 1, 4100);
+    lab_close(&lab);
+    v = calloc(VECTOR, sizeof(*v));
+    expect_true(v != NULL);
+    expect_ok(hkt_barrier(me->comm, NULL));
+    before = bytes_out();
+    rendezvous(me);
+    expect_ok(hkt_all_reduce(v, v, VECTOR, HKT_FLOAT32, HKT_SUM, me->comm, NULL));
+    expect_ok(hkt_barrier(me->comm, NULL));
+    rendezvous(me);
+    after = bytes_out();
+    expect((double)(after - before) >= floor && (double)(after - before) < 1.05 * floor, "%llu bytes crossed the cable, %.0f are needed",
+           after - before, floor);
+    free(v);
+    expect_ok(hkt_comm_destroy(me->comm));
+}
+
+/* Proves: two hosts with a cable between them compute what one does, and the sum of a large vector crosses it once in each direction, however many ranks
+ * a host has. */
+START_TEST(a_cable_is_crossed_once)
+{
+    if (!network_open())
+        return;
+    network_cable('b', "eth0");
+    network_run('a', "ip addr add 10.1.0.1/24 dev eth0");
+    network_run('b', "ip addr add 10.1.0.2/24 dev eth0");
+    world_run(&(struct world){.n = 4, .kind = PROCESSES, .hosts = 1, .bare = true, .fn = over_a_cable});
+}
+END_TEST
+
+static void add(Suite *s)
+{
+    if (!hkt_proof_supported()) {
+        printf("skipped: built without libcrypto\n");
+        return;
+    }
+    ADD(s, bits_are_those_of_one_host, PLACES, 120);
+    ADD(s, every_algorithm, 2 * ALGORITHMS, 120);
+    ADD(s, messages_round_a_ring, 2, 120);
+    ADD(s, parts_within_and_across, 1, 60);
+    ADD(s, C45_mismatch_between_hosts, 1, 60);
+    ADD(s, C34_death_on_another_host, 1, 60);
+    ADD(s, a_cable_is_crossed_once, 1, 60);
+}
+
+int main(void)
+{
+    return run_suite("far", add);
+}
