@@ -7,20 +7,10 @@
 
 bool hkt_asymmetric;
 
-#if defined(__SANITIZE_THREAD__)
-#define THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define THREAD_SANITIZER 1
-#endif
-#endif
-
 void hkt_fence_init(void)
 {
-#ifndef THREAD_SANITIZER
     /* Registering again is harmless. After a fork the child is registered too. */
-    hkt_asymmetric = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
-#endif
+    hkt_asymmetric = !HKT_THREAD_SANITIZER && syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
 void hkt_fence_heavy(void)

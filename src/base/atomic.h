@@ -12,6 +12,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Is this a build for the thread sanitizer? It does not know membarrier, and takes two mappings of a word for two words. */
+#if defined(__SANITIZE_THREAD__)
+#define HKT_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HKT_THREAD_SANITIZER 1
+#endif
+#endif
+#ifndef HKT_THREAD_SANITIZER
+#define HKT_THREAD_SANITIZER 0
+#endif
+
 static inline uint64_t hkt_load_acquire(const _Atomic uint64_t *p)
 {
     return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)p, memory_order_acquire);

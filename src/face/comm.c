@@ -83,6 +83,8 @@ static int join_steps(struct plan_to_join *j, const struct circle *in, struct hk
         rc = agree(in, c, mine, 0);
     }
     hkt_segment_free(segment); /* everybody has a mapping of its own */
+    if (!rc)
+        rc = hkt_far_measure(c);
     if (rc)
         hkt_communicator_free(c);
     else

@@ -214,7 +214,7 @@ void hkt_communicator_free(struct hkt_communicator *c)
     if (c->shared) {
         atomic_store(&c->peer[c->rank].cell->left, 1);
         hkt_buffer_release(c);
-        munmap(c->shared, c->layout.size);
+        hkt_buffer_unmap(c->shared, c->layout.size);
     }
     for (int r = 0; c->peer && r < c->size; r++)
         hkt_process_detach(c->peer[r].process);

@@ -102,6 +102,8 @@ static int make(struct splitting *s, const hkt_config_t *config)
         s->mine[i] = s->all[s->member[i].rank];
     if (!rc && s->n)
         hkt_communicator_settle(s->made, s->mine);
+    if (!rc && s->n && s->made->far)
+        s->made->far->link = s->parent->far->link;
     hkt_introduce(&me, s->made, rc);
     return introduce(s->parent, &me, s->all, s->member, s->n);
 }

@@ -5,6 +5,7 @@
  */
 #include "run/buffer.h"
 
+#include "base/atomic.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -13,13 +14,20 @@
 
 void *hkt_buffer_remap(void *ptr, size_t size)
 {
-    /* An old size of 0 leaves the old mapping of shared pages alone and makes another one. */
-    void *p = mremap(ptr, 0, size, MREMAP_MAYMOVE);
+    /* An old size of 0 leaves the old mapping of shared pages alone and makes another one. The thread sanitizer tells words by their
+     * addresses: under it all threads of a process use the one mapping, which then stays for good (segment.c). */
+    void *p = HKT_THREAD_SANITIZER ? ptr : mremap(ptr, 0, size, MREMAP_MAYMOVE);
 
     if (p != MAP_FAILED)
         return p;
     hkt_fail(HKT_ERR_SYSTEM, "cannot map %zu bytes of shared memory a second time: %s", size, strerror(errno));
     return NULL;
+}
+
+void hkt_buffer_unmap(void *ptr, size_t size)
+{
+    if (!HKT_THREAD_SANITIZER)
+        munmap(ptr, size);
 }
 
 /* Asks the segment table, and shares the segment with the processes of all ranks. */
@@ -135,7 +143,7 @@ int hkt_buffer_staging_of(struct hkt_communicator *c, int r, size_t bytes)
     if (!there)
         return HKT_ERR_SYSTEM;
     if (peer->staging)
-        munmap(peer->staging, peer->staging_size);
+        hkt_buffer_unmap(peer->staging, peer->staging_size);
     peer->staging      = there;
     peer->staging_size = (size_t)(word >> 32) << 12;
     return 0;
@@ -145,6 +153,6 @@ void hkt_buffer_release(struct hkt_communicator *c)
 {
     for (int r = 0; r < c->size; r++)
         if (r != c->rank && c->peer[r].staging)
-            munmap(c->peer[r].staging, c->peer[r].staging_size);
+            hkt_buffer_unmap(c->peer[r].staging, c->peer[r].staging_size);
     hkt_segment_free(c->staging_segment);
 }

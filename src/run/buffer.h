@@ -25,5 +25,6 @@ void hkt_buffer_release(struct hkt_communicator *c); /* staging memory of everyb
 
 /* A second mapping of shared memory that is mapped at `ptr`: its life is the caller's, whatever the owner does. NULL with an error. */
 void *hkt_buffer_remap(void *ptr, size_t size);
+void  hkt_buffer_unmap(void *ptr, size_t size);
 
 #endif

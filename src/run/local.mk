@@ -9,6 +9,7 @@ libcore_la_SOURCES += \
 	src/run/execute_host.c src/run/execute_host.h \
 	src/run/execute_wire.c \
 	src/run/far.c src/run/far.h \
+	src/run/far_measure.c \
 	src/run/flat.c \
 	src/run/message.c \
 	src/run/message_far.c \

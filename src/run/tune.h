@@ -49,7 +49,12 @@ void hkt_tune_free(struct hkt_communicator *comm); /* the cache */
 
 /* The algorithm the above takes, for a communicator of this kind: HKT_ALGORITHM, else the table of HKT_TUNING, else the cheapest that keeps the order asked for. NULL
  * when none can run. */
-const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order, int hosts);
+struct hkt_hosts {
+    int                    hosts;
+    const struct hkt_link *link; /* between two hosts, when there are several */
+};
+
+const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order, struct hkt_hosts over);
 
 /* The link between two ranks of a host. */
 extern const struct hkt_link hkt_tune_local_link;

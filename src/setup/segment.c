@@ -7,6 +7,7 @@
  */
 #include "segment.h"
 
+#include "base/atomic.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -447,7 +448,7 @@ void hkt_segment_free(struct hkt_segment *s)
     hkt_process_forget(s->id);
     if (s->adopted)
         restore(s);
-    else
+    else if (!HKT_THREAD_SANITIZER)
         munmap(s->base, s->size);
     cancel(s);
 }
