@@ -5,8 +5,10 @@
 #include "job.h"
 #include "network.h"
 
+#include "net/transport.h"
 #include "setup/proof.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +81,25 @@ START_TEST(every_algorithm)
 
     snprintf(text, sizeof(text), "HKT_ALGORITHM=%s", algorithms[_i / 2]);
     world_run(&(struct world){.n = 6, .kind = PROCESSES, .hosts = _i % 2 ? -2 : 2, .environment = {text}, .fn = one_type, .deadline = 110});
+}
+END_TEST
+
+/* Is UCX built in, and installed? */
+static bool have_ucx(void)
+{
+    for (int i = 0; hkt_transports[i]; i++)
+        if (!strcmp(hkt_transports[i]->name, "ucx") && dlopen("libucp.so.0", RTLD_LAZY))
+            return true;
+    printf("skipped: without UCX (libucx-dev, libucx0)\n");
+    return false;
+}
+
+/* Proves: the same over UCX. */
+START_TEST(bits_over_ucx)
+{
+    if (have_ucx())
+        world_run(&(struct world){.n = places[_i].n, .kind = PROCESSES, .hosts = places[_i].hosts, .environment = {"HKT_NETWORK=ucx"},
+                                  .fn = some_types, .deadline = 110});
 }
 END_TEST
 
@@ -273,6 +294,7 @@ static void add(Suite *s)
         return;
     }
     ADD(s, bits_are_those_of_one_host, PLACES, 120);
+    ADD(s, bits_over_ucx, 3, 120);
     ADD(s, every_algorithm, 2 * ALGORITHMS, 120);
     ADD(s, messages_round_a_ring, 2, 120);
     ADD(s, parts_within_and_across, 1, 60);

@@ -21,6 +21,7 @@ enum hkt_frame_type {
     HKT_HEAD_LEFT,     /* the same; asked[]: how many messages it has sent in all */
     HKT_HEAD_POISON,   /* the same; bytes: the code; behind it the sentence */
     HKT_HEAD_BYE,      /* the channel is closed by a process that lives on */
+    HKT_HEAD_CARRIER,  /* of a carrier to itself at the other end: no business of its user */
     HKT_HEAD_KINDS
 };
 
@@ -87,6 +88,9 @@ struct hkt_carrier {
 };
 
 /* ---- what net/progress.c does for carriers ---- */
+
+/* The carrier takes part from now on: polls, ticks, forks. For one that rides on another. 0 or HKT_ERR_*. */
+int hkt_net_use(const struct hkt_carrier *c);
 
 /* A descriptor that wakes the thread that makes progress. */
 struct hkt_watch {

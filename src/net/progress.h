@@ -16,8 +16,7 @@ struct hkt_task {
     atomic_bool      waiting; /* it is in the list */
 };
 
-/* Both under the lock. 0, HKT_ERR_MEMORY, HKT_ERR_SYSTEM. */
-int hkt_net_use(const struct hkt_carrier *carrier); /* it gets its turns, also at a fork */
+/* Under the lock. 0, HKT_ERR_MEMORY, HKT_ERR_SYSTEM. */
 int hkt_net_start(void);                            /* the thread, the first time */
 
 void hkt_net_lock(void);
