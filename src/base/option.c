@@ -62,6 +62,7 @@ static bool store(const struct hkt_option_row *row, const char *text)
 
     switch (row->kind) {
     case HKT_OPTION_TEXT:
+    case HKT_OPTION_SECRET:
         memcpy(at, &text, sizeof(text));
         return true;
     case HKT_OPTION_CHOICE:
@@ -167,6 +168,9 @@ void hkt_option_print(const struct hkt_option_row *row, char *text, size_t size)
     switch (row->kind) {
     case HKT_OPTION_TEXT:
         snprintf(text, size, "%s", string);
+        break;
+    case HKT_OPTION_SECRET:
+        snprintf(text, size, "%s", string[0] ? "(set)" : "");
         break;
     case HKT_OPTION_SECONDS:
         snprintf(text, size, "%g", number);

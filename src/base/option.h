@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(NAME, field, kind, default, min, max, unit, sentence). Kinds: INTEGER and BYTES (K, M, G suffixes), SECONDS (double), TEXT (min
- * and max unused), CHOICE (unit holds the words, separated by '|'; the value is the index). */
+/* X(NAME, field, kind, default, min, max, unit, sentence). Kinds: INTEGER and BYTES (K, M, G suffixes), SECONDS (double), TEXT and
+ * SECRET (which is never shown; min and max unused), CHOICE (unit holds the words, separated by '|'; the value is the index). */
 #define HKT_OPTION_LIST(X)                                                                                              \
     X(LOG, log, CHOICE, "error", 0, 3, "error|warn|info|debug", "How much is written to stderr.")                       \
     X(TIMEOUT, timeout, SECONDS, "600", 0, 1e9, "seconds",                                                              \
@@ -41,17 +41,22 @@
       "TCP sockets for large messages from one process to another; 0: one per 25 Gbit/s of the fastest link.")          \
     X(RANK, rank, INTEGER, "-1", -1, 1 << 30, "rank", "This process's rank, set by the launcher.")                      \
     X(SIZE, size, INTEGER, "-1", -1, 1 << 30, "ranks", "Number of ranks, set by the launcher.")                         \
-    X(ID, id, TEXT, "", 0, 0, "256 hex digits", "The unique id of the job, set by the launcher.")                       \
+    X(ID, id, SECRET, "", 0, 0, "256 hex digits", "The unique id of the job, set by hkt-run.")                          \
+    X(ROOT, root, TEXT, "", 0, 0, "host:port",                                                                          \
+      "Where rank 0 can be met, the same on every rank: for starting ranks by hand. Without HKT_RANK a launcher numbers them.")         \
+    X(SECRET, secret, SECRET, "", 0, 0, "text",                                                                         \
+      "Keeps strangers out where ranks meet by an address (HKT_ROOT, torchrun, Slurm): any text, the same on every rank.")              \
     X(RESTART, restart, INTEGER, "0", 0, 1000000, "attempt",                                                            \
       "Which attempt of the job this is, 0 for the first; set by hkt-run --restart, for the program to read.")
 
-enum hkt_option_kind { HKT_OPTION_INTEGER, HKT_OPTION_BYTES, HKT_OPTION_SECONDS, HKT_OPTION_TEXT, HKT_OPTION_CHOICE };
+enum hkt_option_kind { HKT_OPTION_INTEGER, HKT_OPTION_BYTES, HKT_OPTION_SECONDS, HKT_OPTION_TEXT, HKT_OPTION_SECRET, HKT_OPTION_CHOICE };
 
 typedef int64_t     hkt_value_INTEGER;
 typedef int64_t     hkt_value_CHOICE;
 typedef uint64_t    hkt_value_BYTES;
 typedef double      hkt_value_SECONDS;
 typedef const char *hkt_value_TEXT;
+typedef const char *hkt_value_SECRET;
 
 struct hkt_options {
 #define HKT_OPTION_FIELD(NAME, field, kind, ...) hkt_value_##kind field;

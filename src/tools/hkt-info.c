@@ -8,7 +8,7 @@
 #include <string.h>
 
 static struct {
-    bool        options, man, algorithms, topology;
+    bool        options, man, algorithms, topology, launcher;
     const char *plan, *svg;
     long        ranks, root, rank;
     size_t      bytes;
@@ -21,6 +21,7 @@ static const struct flag rows[] = {
      "What each algorithm would cost for -n ranks and -b bytes."},
     {0, "plan", FLAG_TEXT, &set.plan, 0, 0, "COLLECTIVE", "How a call of it over -n ranks with -b bytes would be run."},
     {0, "topology", FLAG_ON, &set.topology, 0, 0, NULL, "The machine as a tree: packages, memory, caches, cores."},
+    {0, "launcher", FLAG_ON, &set.launcher, 0, 0, NULL, "What started this process, and how it was found out."},
     {0, "svg", FLAG_TEXT, &set.svg, 0, 0, "FILE", "Draws the topology."},
     {'n', "ranks", FLAG_INTEGER, &set.ranks, 1, 65536, "N", "Ranks of the call, all on one machine."},
     {'b', "bytes", FLAG_BYTES, &set.bytes, 0, 0x1p62, "BYTES", "Bytes of the call: of the vector, or of all blocks."},
@@ -69,7 +70,7 @@ static void print_range(const struct hkt_option_row *row, char *text, size_t siz
 {
     char low[32], high[32];
 
-    if (row->kind == HKT_OPTION_TEXT || row->kind == HKT_OPTION_CHOICE)
+    if (row->kind == HKT_OPTION_TEXT || row->kind == HKT_OPTION_SECRET || row->kind == HKT_OPTION_CHOICE)
         snprintf(text, size, "%s", row->unit);
     else if (row->kind == HKT_OPTION_BYTES)
         snprintf(text, size, "%s to %s", info_bytes(row->min, low), info_bytes(row->max, high));
@@ -145,6 +146,8 @@ int main(int argc, char **argv)
     hkt_library_start();
     if (set.options)
         return print_options();
+    if (set.launcher)
+        return info_launcher();
     if (set.topology || set.svg)
         return info_topology(set.svg);
     if (set.plan) {
