@@ -144,8 +144,11 @@ HKT_API int hkt_unique_id(hkt_unique_id_t *id);
  * that does not come is named after HKT_INIT_TIMEOUT seconds. `config` may be NULL. Free with hkt_comm_destroy(). */
 HKT_API int hkt_comm_init(hkt_comm_t **comm, int size, const hkt_unique_id_t *id, int rank, const hkt_config_t *config);
 
-/* The same, with rank, size and id taken from the launcher (hkt-run sets HKT_RANK, HKT_SIZE, HKT_ID); without a
- * launcher a communicator of one rank. */
+/* The same, with rank, size and id taken from the launcher: hkt-run, mpirun, srun, torchrun, or HKT_RANK, HKT_SIZE and HKT_ROOT set by
+ * hand (docs/launching.md); without a launcher a communicator of one rank. Collective over all ranks of the job. A launcher that the
+ * environment speaks of but that cannot be spoken to is an error: HKT_ERR_ARGUMENT or HKT_ERR_SYSTEM name the variable, HKT_ERR_TIMEOUT
+ * after HKT_INIT_TIMEOUT seconds, HKT_ERR_UNSUPPORTED without libpmix. The launcher is asked once per process: what it said holds for
+ * every later call. */
 HKT_API int hkt_comm_init_env(hkt_comm_t **comm, const hkt_config_t *config);
 
 /* Splits `parent` by colour: ranks with the same colour (>= 0) form a communicator, ordered by key, then by parent rank.

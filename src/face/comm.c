@@ -1,4 +1,4 @@
-/* comm.c -- making a communicator from a unique id, and its end.
+/* comm.c -- making a communicator from a unique id, which the launcher may have passed on, and its end.
  *
  * Everybody learns the address of everybody's process and attaches it; then three rounds of introductions: all are attached, the segment is
  * handed out, all have mapped it. A rank that fails says so in its introduction, so all fail with its sentence.
@@ -12,6 +12,7 @@
 #include "face/library.h"
 #include "run/far.h"
 #include "setup/bootstrap.h"
+#include "setup/launch.h"
 #include "setup/socket.h"
 
 #include <stdio.h>
@@ -22,6 +23,7 @@ struct plan_to_join {
     hkt_config_t    config;
     char            name[HKT_COMM_NAME];
     int             rank, size;
+    bool            launched; /* rank, size and id are still to be asked for */
 };
 
 /* The processes behind all ranks. On failure none is kept. */
@@ -120,13 +122,26 @@ static int join(struct plan_to_join *j, struct hkt_communicator **c)
     return rc;
 }
 
+static int ask_launcher(struct plan_to_join *j)
+{
+    struct hkt_launched place;
+
+    HKT_TRY(hkt_launch(&place, hkt_options()->init_timeout));
+    j->rank = place.rank;
+    j->size = place.size;
+    j->id   = place.id;
+    return 0;
+}
+
 static void finish_join(struct plan_to_join *j)
 {
     struct hkt_communicator *c = NULL;
     int                      rc;
 
     hkt_socket_stop = j->config.blocking ? NULL : &j->end->aborted;
-    rc              = join(j, &c);
+    rc              = j->launched ? ask_launcher(j) : 0;
+    if (!rc)
+        rc = join(j, &c);
     hkt_socket_stop = NULL;
     if (atomic_load(&j->end->aborted)) { /* not by a communicator yet, so nobody else has been told */
         hkt_communicator_free(c);
@@ -146,19 +161,17 @@ static void *join_thread(void *arg)
     return NULL;
 }
 
-static int check_join(hkt_comm_t **comm, int size, const hkt_unique_id_t *id, int rank)
+static int check_join(const struct plan_to_join *from)
 {
-    if (!comm || !id)
-        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_comm_init: %s is NULL", comm ? "id" : "comm");
-    if (size < 1 || rank < 0 || rank >= size)
-        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_comm_init: rank %d of %d; ranks go from 0 to size - 1", rank, size);
+    if (!from->launched && (from->size < 1 || from->rank < 0 || from->rank >= from->size))
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_comm_init: rank %d of %d; ranks go from 0 to size - 1", from->rank, from->size);
     if (hkt_group_active())
         return hkt_fail(HKT_ERR_USAGE, "hkt_comm_init inside hkt_group_begin/end; make communicators outside groups");
     return 0;
 }
 
 /* Joins now, or leaves it to a thread. The join belongs to whoever runs it. */
-static int start_join(struct plan_to_join *j)
+static int run_join(struct plan_to_join *j)
 {
     int rc;
 
@@ -176,34 +189,11 @@ static int start_join(struct plan_to_join *j)
     return hkt_fail(HKT_ERR_SYSTEM, "cannot start the thread that makes the communicator; is the limit on processes (ulimit -u) reached?");
 }
 
-int hkt_comm_init(hkt_comm_t **comm, int size, const hkt_unique_id_t *id, int rank, const hkt_config_t *config)
+static int start_join(hkt_comm_t **comm, struct plan_to_join *j, hkt_comm_t *handle)
 {
-    struct plan_to_join *j;
-    struct hkt_end      *end;
-    hkt_comm_t          *handle;
-    int                  rc;
+    struct hkt_end *end = j->end;
+    const int       rc  = run_join(j);
 
-    hkt_library_start();
-    HKT_TRY(check_join(comm, size, id, rank));
-    j = hkt_alloc(sizeof(*j));
-    if (!j)
-        return HKT_ERR_MEMORY;
-    rc = hkt_config_read(&j->config, config, NULL);
-    if (!rc)
-        rc = hkt_end_create(&end, &handle);
-    if (rc) {
-        hkt_free(j);
-        return rc;
-    }
-    j->end  = end;
-    j->id   = *id;
-    j->rank = rank;
-    j->size = size;
-    if (j->config.name) {
-        snprintf(j->name, sizeof(j->name), "%s", j->config.name);
-        j->config.name = j->name;
-    }
-    rc = start_join(j);
     if (rc < 0) {
         hkt_end_close(end, handle, 0);
         hkt_end_free(end);
@@ -212,21 +202,50 @@ int hkt_comm_init(hkt_comm_t **comm, int size, const hkt_unique_id_t *id, int ra
     return rc;
 }
 
+/* `from` has what is known: rank, size and id, or that they come from the launcher. */
+static int begin_join(hkt_comm_t **comm, const struct plan_to_join *from, const hkt_config_t *config)
+{
+    struct plan_to_join *j;
+    hkt_comm_t          *handle;
+    int                  rc;
+
+    HKT_TRY(check_join(from));
+    j = hkt_alloc(sizeof(*j));
+    if (!j)
+        return HKT_ERR_MEMORY;
+    *j = *from;
+    rc = hkt_config_read(&j->config, config, NULL);
+    if (!rc)
+        rc = hkt_end_create(&j->end, &handle);
+    if (rc) {
+        hkt_free(j);
+        return rc;
+    }
+    if (j->config.name) {
+        snprintf(j->name, sizeof(j->name), "%s", j->config.name);
+        j->config.name = j->name;
+    }
+    return start_join(comm, j, handle);
+}
+
+int hkt_comm_init(hkt_comm_t **comm, int size, const hkt_unique_id_t *id, int rank, const hkt_config_t *config)
+{
+    hkt_library_start();
+    if (!comm || !id)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_comm_init: %s is NULL", comm ? "id" : "comm");
+    return begin_join(comm, &(struct plan_to_join){.id = *id, .rank = rank, .size = size}, config);
+}
+
 int hkt_comm_init_env(hkt_comm_t **comm, const hkt_config_t *config)
 {
-    const struct hkt_options *o = hkt_options();
-    hkt_unique_id_t           id;
+    struct plan_to_join from = {.launched = hkt_launcher_find() != NULL, .size = 1};
 
     hkt_library_start();
-    if (o->rank < 0 && o->size < 0) {
-        HKT_TRY(hkt_bootstrap_local_id(&id));
-        return hkt_comm_init(comm, 1, &id, 0, config);
-    }
-    if (o->rank < 0 || o->size < 0 || !o->id[0])
-        return hkt_fail(HKT_ERR_ARGUMENT, "HKT_RANK=%lld HKT_SIZE=%lld HKT_ID=%s: all three are needed; start the program with hkt-run",
-                        (long long)o->rank, (long long)o->size, o->id[0] ? "(set)" : "(not set)");
-    HKT_TRY(hkt_bootstrap_id_parse(&id, o->id));
-    return hkt_comm_init(comm, (int)o->size, &id, (int)o->rank, config);
+    if (!comm)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_comm_init_env: comm is NULL");
+    if (!from.launched)
+        HKT_TRY(hkt_bootstrap_local_id(&from.id));
+    return begin_join(comm, &from, config);
 }
 
 int hkt_unique_id(hkt_unique_id_t *id)
