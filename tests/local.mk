@@ -114,6 +114,20 @@ endif
 dist_check_SCRIPTS += tests/test_tools.sh
 TESTS += tests/test_tools.sh
 
+# ---- launchers: the suite has a server of its own; check-launchers has the real ones, as far as they are installed
+check_PROGRAMS += tests/launched
+tests_launched_LDADD = libhocket.la
+EXTRA_DIST += tests/test_launch.sh
+check-launchers: tests/launched hkt-info
+	CC='$(CC)' srcdir=$(srcdir) $(srcdir)/tests/test_launch.sh
+.PHONY: check-launchers
+if HAVE_CHECK
+check_PROGRAMS += tests/test_launcher
+TESTS += tests/test_launcher
+tests_test_launcher_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_launcher_LDADD = $(CORE_LIBS)
+endif
+
 # ---- schedules, algorithms, the verifier
 dist_check_SCRIPTS += tests/mutate.sh tests/test_verify.sh
 TESTS += tests/mutate.sh tests/test_verify.sh
