@@ -19,6 +19,7 @@ EXTRA_DIST += docs/versus-2.svg docs/versus-4.svg docs/loss.svg docs/architectur
 
 dist_man_MANS += docs/man/hkt-plan.1
 EXTRA_DIST += docs/planning.md
+EXTRA_DIST += docs/launching.md
 EXTRA_DIST += docs/checkpoints.md
 
 dist_man_MANS += docs/man/hkt-simulate.1
