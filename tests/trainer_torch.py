@@ -12,7 +12,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 
-LAYERS, WIDTH, HEADS, LENGTH, STEPS = 2, 48, 3, 70, 6  # 70 positions: a full band of attention rows and a cut one
+LAYERS, WIDTH, HEADS, LENGTH, STEPS = 2, 48, 3, 70, 20  # 70 positions: a full band of attention rows and a cut one
 RATE, LEAST, WARMUP, DECAY, CLIP = 1e-2, 1e-3, 2, 0.1, 1.0
 FLAGS = f"""--num-layers {LAYERS} --hidden-size {WIDTH} --num-attention-heads {HEADS} --seq-length {LENGTH} --init-method-std 0.1
     --micro-batch-size 3 --global-batch-size 6 --train-iters {STEPS} --lr {RATE} --min-lr {LEAST} --lr-warmup-iters {WARMUP}
