@@ -69,10 +69,11 @@ said out '^cpu-this x 2: '
 # and steps of a model are tried on it where hkt-train is there
 if [ -x ./hkt-train ]; then
     proves "tried steps"
-    expect 0 "$plan" --machine cpu-this -n 2 -b 4 --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 32 --vocab-size 256 \
+    expect 0 "$plan" --machine cpu-this -n 1 -b 16 --num-layers 1 --hidden-size 64 --num-attention-heads 2 --seq-length 64 --vocab-size 256 \
         --precision fp32 --write-machine
-    equal "$(grep -c '^point = ' "$dir/out")" 2 "sizes of micro-batches that were tried"
-    said out '^point = 32 '
+    equal "$(grep -c '^point = ' "$dir/out")" 5 "sizes of micro-batches that were tried"
+    said out '^point = 64 '
+    awk '/^point/ { f[n++] = $4 } END { r = f[0] / f[4]; exit !(n == 5 && r < 4) }' "$dir/out" || fail "micro-batches of a smaller batch are as slow: $(grep '^point' "$dir/out")"
     cp "$dir/out" "$dir/machine"
     expect 0 "$plan" --machine-file "$dir/machine" --write-machine
     cmp -s "$dir/out" "$dir/machine" || fail "the points changed on their way through a file: $(diff "$dir/out" "$dir/machine" | head -3)"

@@ -119,7 +119,7 @@ static bool run(const struct trial *t, int micro_batch, double *passes, double *
              "--make-vocab-size-divisible-by %d --micro-batch-size %d --global-batch-size %d --eval-interval 0 "
              "--sample-tokens 0 --lr 0 --min-lr 0 %s %s %s >%s/said 2>&1",
              t->folder, t->job.world, t->folder, t->scratch, path, STEPS, m->layers, m->hidden, m->ffn, m->heads,
-             m->sequence, m->vocabulary, micro_batch, t->job.global_batch,
+             m->sequence, m->vocabulary, micro_batch, batch_of(t, micro_batch),
              m->tied ? "" : "--untie-embeddings-and-output-weights", m->dropout ? "--hidden-dropout 0.1" : "",
              precision[t->job.bytes.parameter < 4], t->scratch);
     return WEXITSTATUS(system(command)) == 0 && read_steps(passes, update, path);
