@@ -1,4 +1,4 @@
-// backend_gloo.cc -- Gloo over its TCP transport on the loopback interface (it has no other on one host). Kinds: "ring"
+// backend_gloo.cc -- Gloo over its TCP transport: on one host over the loopback interface (it has no other). Kinds: "ring"
 // is the functional interface with its default ring, as torch.distributed calls it; "halving-doubling" is the older
 // class for all-reduce. Reduce-scatter exists only as an in-place class over the whole vector: the copies in and out
 // are part of its cost.
@@ -80,7 +80,7 @@ int gloo_open(const struct world *world, char *version, size_t size)
     return guarded([=] {
         gloo::transport::tcp::attr attributes;
 
-        attributes.hostname = "127.0.0.1";
+        attributes.hostname = world->address;
         context             = std::make_shared<gloo::rendezvous::Context>(world->rank, world->size);
         context->setTimeout(std::chrono::milliseconds(60000));
         connect(*context, std::make_shared<gloo::rendezvous::FileStore>(std::string(world->directory)),
@@ -280,7 +280,7 @@ int gloo_receive(void *recv, size_t count, enum element type, int from)
 
 extern "C" {
 extern const struct backend the_backend = {
-    1 /* one memory */, gloo_open,       gloo_close,      gloo_select,         gloo_allocate,
+    1 /* one memory */, 0, gloo_open,       gloo_close,      gloo_select,         gloo_allocate,
     gloo_release,       nullptr,         gloo_all_reduce, gloo_reduce_scatter, gloo_all_gather,
     gloo_broadcast,     gloo_all_to_all, gloo_sendrecv,   gloo_send,           gloo_receive,
 };

@@ -122,6 +122,8 @@ static long check(const struct cell *c, int round)
     struct tile t;
     long        wrong = 0;
 
+    if (the_backend.moves_only && c->order->collective != SENDRECV && c->order->collective != PINGPONG)
+        return 0;
     switch (c->order->collective) {
     case ALL_REDUCE:
     case ALL_REDUCE_IN_PLACE:

@@ -5,6 +5,7 @@
  * processor at all: rank 0 blocks reading a pipe, the others sleep on a futex in the shared page, and no library is
  * left waiting in its own barrier. When bench/versus goes away the pipe ends and so do the ranks. */
 #include "harness.h"
+#include "network.h"
 #include "priority.h"
 
 #include <fcntl.h>
@@ -247,7 +248,7 @@ static FILE *pipe_of(const char *name, const char *mode)
     return f;
 }
 
-/* directory size cpus shared priority */
+/* directory size cpus shared priority [network] */
 int main(int argc, char **argv)
 {
     char  version[256] = "";
@@ -257,7 +258,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "started by bench/versus, not by hand\n");
         return 1;
     }
-    world = (struct world){rank_of_environment(), atoi(argv[2]), atoi(argv[4]), argv[1]};
+    world = (struct world){rank_of_environment(), atoi(argv[2]), atoi(argv[4]), argv[1], 1, "127.0.0.1"};
     if (world.size > MAX_RANKS)
         return 1;
     if (atoi(argv[5]))
@@ -265,6 +266,8 @@ int main(int argc, char **argv)
     if (world.rank < 0)
         world.rank = fork_ranks(world.size);
     pin(argv[3]);
+    if (argc > 6 && network_enter(&world, argv[6]))
+        return 1;
     map_page();
     if (world.rank == 0)
         atomic_store(&page->leader, (int)getpid());

@@ -30,6 +30,8 @@ enum collective {
 struct world {
     int         rank, size, shared; /* shared: there are more ranks than processors */
     const char *directory;          /* for files that bring the ranks together; removed by bench/versus */
+    int         hosts;              /* of bench/versus --network; else 1 */
+    char        address[32];        /* of this rank's host */
 };
 
 /* One library. Operations return 0, or -1 when the library has no such thing (the cell is then left out for it). Counts
@@ -38,6 +40,7 @@ struct world {
  * Every rank calls everything in the same order. */
 struct backend {
     int one_memory; /* all kinds may use the same buffers */
+    int moves_only; /* a floor: only messages arrive where they belong, collectives are not checked */
     int (*open)(const struct world *world, char *version, size_t size);
     void (*close)(void);
     void (*select)(int kind);

@@ -10,6 +10,8 @@ EXTRA_DIST += \
 	bench/versus_torch.py \
 	bench/versus_build.py \
 	bench/versus_measure.py \
+	bench/versus_network.py \
+	bench/versus-shell \
 	bench/versus_plot.py \
 	bench/versus_report.py \
 	bench/versus_result.py \
@@ -17,9 +19,12 @@ EXTRA_DIST += \
 	bench/backend_gloo.cc \
 	bench/backend_hocket.c \
 	bench/backend_mpi.c \
+	bench/backend_socket.c \
 	bench/cell.c \
 	bench/floor_kernels.h \
 	bench/harness.c \
 	bench/harness.h \
+	bench/network.c \
+	bench/network.h \
 	bench/priority.h \
 	bench/probe.c

@@ -6,17 +6,20 @@ import subprocess
 import sys
 from collections import namedtuple
 
+import versus_network as network
+
 HERE = os.path.dirname(os.path.realpath(__file__))
-SOURCES = [os.path.join(HERE, f) for f in ("harness.c", "cell.c")]
-HEADERS = [os.path.join(HERE, f) for f in ("harness.h", "floor_kernels.h", "priority.h")]
+SOURCES = [os.path.join(HERE, f) for f in ("harness.c", "cell.c", "network.c")]
+HEADERS = [os.path.join(HERE, f) for f in ("harness.h", "network.h", "floor_kernels.h", "priority.h")]
 WARNINGS = ["-Wall", "-Wextra"]
 C_FLAGS = ["-D_GNU_SOURCE", "-O3", "-march=native", "-std=gnu11", "-pthread"] + WARNINGS
 CXX_FLAGS = ["-D_GNU_SOURCE", "-O3", "-march=native", "-std=gnu++17", "-pthread"] + WARNINGS
 PACKAGES = ["libopenmpi-dev", "openmpi-bin", "libucx-dev", "libmpich-dev", "mpich", "libgloo-dev", "g++"]
 
 # A measuring program: the kinds are those of its backend, in the same order: (label, role); role: ours, peer, floor.
-# launcher(ranks, shared) gives the command that starts all ranks; None: the program starts them itself.
-Program = namedtuple("Program", "name binary kinds launcher package one_memory")
+# launcher(ranks, shared, network) gives the command that starts all ranks; None: the program starts them itself.
+# environment: more of it, "NAME=VALUE".
+Program = namedtuple("Program", "name binary kinds launcher package one_memory environment", defaults=[()])
 
 
 def run(command, **more):
@@ -37,7 +40,7 @@ def install():
 
 
 def mpirun(*mca):
-    def launcher(ranks, shared):
+    def launcher(ranks, shared, _network):
         command = ["mpirun.openmpi", "--allow-run-as-root", "-n", str(ranks), "--bind-to", "none"]
         command += ["--oversubscribe"] if shared else []
         for i in range(0, len(mca), 2):
@@ -47,7 +50,7 @@ def mpirun(*mca):
     return launcher
 
 
-def mpiexec(ranks, _shared):
+def mpiexec(ranks, _shared, _network):
     return ["mpiexec.mpich", "-n", str(ranks), "-bind-to", "none"]
 
 
@@ -91,6 +94,27 @@ PROGRAMS = [
         True,
     ),
 ]
+HOCKET, GLOO = PROGRAMS[0], PROGRAMS[-2]
+NETWORK_PROGRAMS = [
+    HOCKET,
+    Program("openmpi", "openmpi", [("Open MPI", "peer")], network.mpirun(), "openmpi-bin", True),
+    Program(
+        "openmpi-links", "openmpi", [("Open MPI 4 links", "peer")], network.mpirun("btl_tcp_links", "4"), "openmpi-bin", True
+    ),
+    Program("openmpi-ucx", "openmpi", [("Open MPI ucx", "peer")], network.mpirun(*UCX), "openmpi-bin", True),
+    Program(
+        "openmpi-han", "openmpi", [("Open MPI han", "peer")], network.mpirun("coll_han_priority", "100"), "openmpi-bin", True
+    ),
+    Program("mpich", "mpich", [("MPICH", "peer")], network.mpiexec, "mpich", True),
+    GLOO,
+    Program("socket", "socket", [("floor tcp", "floor"), ("floor tcp4", "floor")], None, None, True),
+]
+
+
+def forced(algorithm):
+    """Hocket with one algorithm for everything."""
+    kinds = [(f"hocket {algorithm}", "forced")]
+    return Program("hocket-" + algorithm, "hocket", kinds, None, None, False, (f"HKT_ALGORITHM={algorithm}",))
 
 
 def find_hocket(build):
@@ -154,6 +178,7 @@ def build_all(folder, hocket, wanted):
         "mpich": lambda t: compile_c("mpicc.mpich", t, "backend_mpi.c"),
         "gloo": compile_gloo,
         "floor": lambda t: compile_c(compiler, t, "backend_floor.c"),
+        "socket": lambda t: compile_c(compiler, t, "backend_socket.c"),
         "hocket": lambda t: (
             compile_c(compiler, t, "backend_hocket.c", *hocket)
             if hocket

@@ -38,7 +38,7 @@ PLACEMENTS = [
 
 Cell = namedtuple("Cell", "ranks collective type bytes rewrite")
 Contender = namedtuple("Contender", "label role running kind")
-Machine = namedtuple("Machine", "cpus cores memory folder priority")
+Machine = namedtuple("Machine", "cpus cores memory folder priority network", defaults=[None])
 
 
 def placement_of(ns):
@@ -83,6 +83,7 @@ def describe(machine):
         "cores": machine.cores,
         "memory_gib": machine.memory / (1 << 30),
         "kernel": f"{platform.system()} {platform.release()}",
+        "network": machine.network.describe() if machine.network else None,
     }
 
 
@@ -103,7 +104,7 @@ class Probe:
 
     def __init__(self, binary, machine):
         self.process, cpus = None, machine.cpus
-        if len(cpus) > 1:
+        if len(cpus) > 1 and not machine.network:
             self.process = subprocess.Popen(
                 [binary, str(cpus[0]), str(cpus[1]), str(int(machine.priority))],
                 stdin=subprocess.PIPE,
@@ -139,15 +140,26 @@ class Running:
         self.orders = os.open(os.path.join(self.folder, "orders"), os.O_RDWR)
         self.answers = os.open(os.path.join(self.folder, "answers"), os.O_RDWR | os.O_NONBLOCK)
         self.rest = b""
-        shared = ranks > len(machine.cpus)
+        shared, network = ranks > len(machine.cpus), machine.network
         pins = ",".join(map(str, machine.cpus[:ranks])) if ranks <= machine.cores else "-"
-        arguments = [binary, self.folder, str(ranks), pins, str(int(shared)), str(int(machine.priority))]
-        self.process = self._spawn(arguments, shared)
+        pins = network.pins(ranks, machine.cpus) if network else pins
+        arguments = [os.path.abspath(binary), self.folder, str(ranks), pins, str(int(shared)), str(int(machine.priority))]
+        self.process = self._spawn(arguments, shared, network)
 
-    def _spawn(self, arguments, shared):
-        launcher = self.program.launcher(self.ranks, shared) if self.program.launcher else []
+    def _spawn(self, arguments, shared, network):
+        command = arguments + ([network.argument()] if network else [])
+        if self.program.launcher:
+            command = self.program.launcher(self.ranks, shared, network) + command
+            command = network.inside(command) if network else command
+        environment = network.environment(shared) if network else dict(os.environ)
+        environment.update(text.split("=", 1) for text in self.program.environment)
         return subprocess.Popen(
-            launcher + arguments, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+            env=environment,
         )
 
     def _line(self, timeout):
@@ -262,6 +274,8 @@ def floor_fits(label, cell):
     if cell.type != "float32":
         return False
     kind = label.split()[1]
+    if kind.startswith("tcp"):
+        return kind == "tcp" or cell.bytes >= MIB
     if kind == "slot":
         return cell.bytes <= 65536
     return cell.bytes >= (MIB if kind in ("nt", "movs") else 256)
@@ -273,7 +287,7 @@ class Measurer:
     def __init__(self, machine, probe, ranks, contenders, quick):
         self.machine, self.probe, self.ranks, self.contenders, self.quick = machine, probe, ranks, contenders, quick
         self.shared = ranks > len(machine.cpus)
-        self.pooled = ranks > 2 or self.shared
+        self.pooled = ranks > 2 or self.shared or machine.network is not None
         # (collective, type, rewrite, label) -> how many times slower than the best peer at the size before
         self.behind = {}
         self.holding = False

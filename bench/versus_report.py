@@ -9,6 +9,7 @@ from versus_result import (
     floor_of,
     is_main,
     mean,
+    network_rates,
     of_role,
     ratio,
     row_name,
@@ -22,6 +23,7 @@ SHORT = {
     "Open MPI ucx": "ompi-ucx",
     "Open MPI no CMA": "ompi-nocma",
     "Open MPI han": "ompi-han",
+    "Open MPI 4 links": "ompi-4",
     "MPICH": "mpich",
     "Gloo ring": "gloo-ring",
     "Gloo hd": "gloo-hd",
@@ -68,6 +70,9 @@ def place_name(cell):
 
 
 def pinning(data, ranks):
+    network = data["machine"].get("network")
+    if network:
+        return f"{ranks // network['hosts']} on each of {network['hosts']} hosts, {data['machine']['cpus']} processors"
     return "pinned, one per core" if ranks <= data["machine"]["cores"] else f"on {data['machine']['cpus']} processors"
 
 
@@ -143,13 +148,36 @@ def lost_lines(data):
     return lines
 
 
+def forced_lines(data):
+    """Algorithms that were forced, beside the choice."""
+    lines = []
+    for cell in data["cells"]:
+        found, ours = of_role(data, cell, "forced"), median_of(cell, LIBRARY)
+        names = [f"{label.split()[1]} {time_name(t['median'])}" for label, t in found.items()]
+        if names:
+            lines.append(f"  {cell_name(cell)}: chosen {time_name(ours)}, " + ", ".join(names))
+    return ["Microseconds with an algorithm forced:"] + lines if lines else []
+
+
+def network_lines(data):
+    """How much of the network large operations use."""
+    if not data["machine"].get("network"):
+        return []
+    lines = ["From host to host, each way:"]
+    for cell, rate, of_floor, of_link in network_rates(data, 1 << 20):
+        text = f"  {cell_name(cell)}: {rate / 1e9:.3f} GB/s"
+        text += f", {of_floor:.0%} of plain sockets" if of_floor else ""
+        lines.append(text + (f", {of_link:.1%} of what TCP carries on the link" if of_link else ""))
+    return lines
+
+
 def summary(data):
     """Means, 16-bit rates, the cells that lose, wrong results."""
     lines = means_lines(data)
     rates = element_rates(data)
     lines += ["Element rate of 16-bit all-reduces against float32 of as many bytes:"] if rates else []
     lines += [f"  {cell_name(c)}, {label}: {rate:.2f}x" for c, label, rate in rates]
-    lines += lost_lines(data)
+    lines += forced_lines(data) + network_lines(data) + lost_lines(data)
     for cell in data["cells"]:
         lines += [f"WRONG RESULT: {label}, {cell_name(cell)}" for label, t in cell["times"].items() if t.get("wrong")]
     lines.append(f"{len(data['cells'])} cells in {data.get('seconds', 0):.0f} s.")
@@ -159,8 +187,10 @@ def summary(data):
 def about(data):
     m = data["machine"]
     versions = [data["versions"][v] for v in SHOWN_VERSIONS if v in data["versions"]]
+    n = m.get("network")
+    network = f"{n['hosts']} hosts (network namespaces), links {'of ' + n['rate'] if n['rate'] else 'not held back'}; " if n else ""
     return (
-        f"{m['model']}, {m['cpus']} processors ({m['cores']} cores), {m['memory_gib']:.0f} GiB, {m['kernel']}; "
+        f"{m['model']}, {m['cpus']} processors ({m['cores']} cores), {m['memory_gib']:.0f} GiB, {m['kernel']}; {network}"
         f"{data['date']}; " + ", ".join(versions)
     )
 

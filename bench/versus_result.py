@@ -69,6 +69,37 @@ def slower(data):
     return sorted(found, key=lambda item: item[0])
 
 
+def bytes_between_hosts(cell, hosts):
+    """Bytes that each host must send at least, to the host that gets most; None: says nothing about the network."""
+    others = (hosts - 1) / hosts
+    share = {
+        "all_reduce": 2 * others,
+        "all_reduce_in_place": 2 * others,
+        "reduce_scatter": others,
+        "all_gather": others,
+        "broadcast": 1,
+        "all_to_all": others * cell["ranks"] / hosts,
+    }
+    if cell["ranks"] == hosts:
+        share.update(sendrecv=1, pingpong=1)
+    return share[cell["collective"]] * cell["bytes"] if cell["collective"] in share else None
+
+
+def network_rates(data, least_bytes):
+    """Cells of at least so many bytes: (cell, bytes per second between hosts, of plain sockets, of what the link carries)."""
+    network, rates = data["machine"]["network"], []
+    for cell in data["cells"]:
+        _, ours = least(of_role(data, cell, "ours"))
+        _, floor = floor_of(data, cell)
+        moved = bytes_between_hosts(cell, network["hosts"])
+        if not ours or not moved or cell["bytes"] < least_bytes or not is_main(cell):
+            continue
+        rate = moved / ours["median"] * 1e6
+        of_floor = floor["median"] / ours["median"] if floor else None
+        rates.append((cell, rate, of_floor, rate / network["payload"] if network["payload"] else None))
+    return rates
+
+
 def element_rates(data):
     """16-bit all-reduces: (cell, label, elements per second relative to float32 of the same bytes)."""
     full = {(c["ranks"], c["bytes"]): c for c in data["cells"] if c["collective"] == "all_reduce" and is_main(c)}
