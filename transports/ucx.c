@@ -301,6 +301,7 @@ static void fetch(struct move *m, void *data, char *to)
         finish_receive(m, request ? UCS_PTR_STATUS(request) : UCS_OK);
 }
 
+/* A callback of UCX: a frame has come. */
 static ucs_status_t came(void *arg, const void *header, size_t header_bytes, void *data, size_t bytes, const ucp_am_recv_param_t *param)
 {
     const bool          apart = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
