@@ -88,6 +88,16 @@ void tcp_lose(struct hkt_channel *c, const char *why);       /* for good */
 void tcp_part(struct hkt_channel *c);                        /* in peace: the other side has closed it */
 void tcp_ready(struct hkt_watch *w, uint32_t events);        /* of sockets that are up or end */
 
+/* ---- tcp_host.c ---- */
+struct tcp_address {
+    uint16_t                       port;
+    const struct hkt_inet_address *list;
+    int                            n;
+};
+size_t tcp_write_record(unsigned char *record, size_t room, const struct tcp_address *a); /* as many addresses as there is room for */
+int    tcp_read_record(struct hkt_channel *c, const unsigned char *record, size_t size);  /* the candidates. 0 or HKT_ERR_SYSTEM */
+int    tcp_bulk_sockets(void);
+
 /* ---- tcp_join.c ---- */
 extern struct tcp_socket  *tcp_all;
 extern struct hkt_channel *tcp_channels;

@@ -11,16 +11,13 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/option.h"
-#include "setup/machine.h"
 #include "setup/socket.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -28,8 +25,7 @@
 
 enum {
     STRANGERS = 128, /* connections at a time that have not proven who they are */
-    BACKLOG   = 1024,
-    MACHINE   = sizeof(uint64_t)
+    BACKLOG   = 1024
 };
 
 static const uint64_t MAGIC      = 0x0131504354544b48ULL; /* "HKTTCP1", and tells the byte order */
@@ -128,28 +124,6 @@ void tcp_forked(void)
 
 static void welcome(struct hkt_watch *w, uint32_t events);
 
-/* Port, machine, then per address its kind and family and 4 or 16 bytes. */
-static size_t write_record(unsigned char *record, size_t room, const struct hkt_inet_address *list, int n)
-{
-    const uint64_t machine = hkt_inet_host();
-    size_t         used    = sizeof(port) + MACHINE;
-
-    if (room < used)
-        return 0;
-    memcpy(record, &port, sizeof(port));
-    memcpy(record + sizeof(port), &machine, MACHINE);
-    for (int i = 0; i < n; i++) {
-        const size_t size = list[i].family == 4 ? 4 : 16;
-
-        if (used + 1 + size > room)
-            break;
-        record[used] = (unsigned char)(list[i].kind << 4 | (list[i].family == 6));
-        memcpy(record + used + 1, list[i].bytes, size);
-        used += 1 + size;
-    }
-    return used;
-}
-
 int tcp_address(unsigned char *record, size_t room)
 {
     struct hkt_inet_address list[HKT_INET_LIST];
@@ -172,50 +146,7 @@ int tcp_address(unsigned char *record, size_t room)
         }
         listener = fd;
     }
-    return (int)write_record(record, room, list, n);
-}
-
-static void add_candidate(struct hkt_channel *c, struct hkt_inet_address a)
-{
-    struct hkt_inet_address own[HKT_INET_LIST];
-    int                     n;
-
-    if (a.kind != HKT_INET_LINK) {
-        if (c->candidates < TCP_CANDIDATES)
-            c->candidate[c->candidates++] = a;
-        return;
-    }
-    n = hkt_inet_own(own, HKT_INET_LIST); /* the same link, by whichever interface leads to it */
-    for (int i = 0; i < n && c->candidates < TCP_CANDIDATES; i++) {
-        a.interface = own[i].interface;
-        if (own[i].kind == HKT_INET_LINK)
-            c->candidate[c->candidates++] = a;
-    }
-}
-
-static int read_record(struct hkt_channel *c, const unsigned char *record, size_t size)
-{
-    const uint64_t own = hkt_inet_host();
-    uint64_t       machine;
-    uint16_t       to;
-    size_t         at = sizeof(to) + MACHINE;
-
-    if (size < at)
-        return hkt_fail(HKT_ERR_SYSTEM, "the TCP address of another process is damaged: %zu bytes", size);
-    memcpy(&to, record, sizeof(to));
-    memcpy(&machine, record + sizeof(to), MACHINE);
-    while (at < size) {
-        struct hkt_inet_address a      = {.family = record[at] & 1 ? 6 : 4, .kind = record[at] >> 4, .port = to};
-        const size_t            length = a.family == 4 ? 4 : 16;
-
-        if (at + 1 + length > size)
-            break;
-        memcpy(a.bytes, record + at + 1, length);
-        if (a.kind != HKT_INET_LOOPBACK || machine == own)
-            add_candidate(c, a);
-        at += 1 + length;
-    }
-    return 0;
+    return (int)tcp_write_record(record, room, &(struct tcp_address){port, list, n});
 }
 
 static int name_of(uint64_t *name, const uint64_t uuid[2])
@@ -237,43 +168,7 @@ int tcp_name(struct hkt_channel *c, const struct hkt_channel_config *config)
     HKT_TRY(hkt_proof_key(c->key, "hocket tcp key", both, sizeof(both)));
     HKT_TRY(name_of(&c->self, config->self));
     HKT_TRY(name_of(&c->peer, config->peer));
-    return read_record(c, config->record, config->size);
-}
-
-/* How many sockets carry large messages: one per 25 Gbit/s of the fastest link, as far as there are cores. */
-static int bulk_sockets(void)
-{
-    static int      n;
-    struct hkt_cpus cpus;
-    int             cores = 0, speed = 0;
-    char            path[300], text[32];
-    DIR            *d;
-
-    if (n)
-        return n;
-    if (hkt_options()->sockets)
-        return n = (int)hkt_options()->sockets;
-    hkt_machine_cpus(&cpus);
-    for (int i = 0; i < HKT_CPU_WORDS; i++)
-        cores += __builtin_popcountl(cpus.bits[i]);
-    snprintf(path, sizeof(path), "%s/sys/class/net", hkt_machine_root);
-    d = opendir(path);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        FILE *f;
-
-        snprintf(path, sizeof(path), "%s/sys/class/net/%.200s/speed", hkt_machine_root, e->d_name);
-        f = e->d_name[0] == '.' ? NULL : fopen(path, "re");
-        if (f && fgets(text, sizeof(text), f) && atoi(text) > speed) /* Mbit/s; -1: it does not say */
-            speed = atoi(text);
-        if (f)
-            fclose(f);
-    }
-    if (d)
-        closedir(d);
-    n = (speed + 24999) / 25000;
-    n = n > cores ? cores : n;
-    n = n > TCP_BULK ? TCP_BULK : n;
-    return n = n < 1 ? 1 : n;
+    return tcp_read_record(c, config->record, config->size);
 }
 
 /* ---- proving and taking ------------------------------------------------------------------------------------------ */
@@ -332,7 +227,7 @@ static void take(struct tcp_socket *s)
     }
     c->session = s->greeting.session;
     tcp_up(s);
-    for (int i = 1; s->caller && i <= bulk_sockets() && c->state == TCP_JOINED; i++)
+    for (int i = 1; s->caller && i <= tcp_bulk_sockets() && c->state == TCP_JOINED; i++)
         call(c, &s->address, i);
     if (c->state == TCP_JOINED)
         adopt(c);

@@ -39,6 +39,7 @@
       "Processes with the same name share memory, others go by network; empty: by machine.")                            \
     X(SOCKETS, sockets, INTEGER, "0", 0, 16, "sockets",                                                                 \
       "TCP sockets for large messages from one process to another; 0: one per 25 Gbit/s of the fastest link.")          \
+    X(FAULT, fault, TEXT, "", 0, 0, "short=B,delay=N,drop=N,kill=N", "Makes the network worse on purpose, for tests: transports/fault.c.") \
     X(RANK, rank, INTEGER, "-1", -1, 1 << 30, "rank", "This process's rank, set by the launcher.")                      \
     X(SIZE, size, INTEGER, "-1", -1, 1 << 30, "ranks", "Number of ranks, set by the launcher.")                         \
     X(ID, id, SECRET, "", 0, 0, "256 hex digits", "The unique id of the job, set by hkt-run.")                          \

@@ -476,7 +476,7 @@ static const struct hkt_channel_user user = {next, gone, place, landed, lost, pa
 
 static bool wanted(const struct hkt_transport *t)
 {
-    const char *pinned = hkt_options()->network;
+    const char *pinned = *hkt_options()->fault ? "fault" : hkt_options()->network;
 
     return t->carrier && (!*pinned || strcmp(t->name, pinned) == 0);
 }
