@@ -84,7 +84,7 @@ endif
 
 # ---- messages between hosts
 if HAVE_CHECK
-NET_SUITES = tests/test_wire tests/test_far
+NET_SUITES = tests/test_wire tests/test_wire_death tests/test_far
 check_PROGRAMS += $(NET_SUITES)
 TESTS += $(NET_SUITES)
 WIRES = tests/wires.c tests/wires.h $(NETWORK) $(PARTY)
@@ -94,6 +94,9 @@ tests_test_wire_LDADD = $(CORE_LIBS)
 tests_test_far_SOURCES = tests/test_far.c $(NETWORK)
 tests_test_far_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_far_LDADD = $(CORE_LIBS)
+tests_test_wire_death_SOURCES = tests/test_wire_death.c $(WIRES)
+tests_test_wire_death_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_wire_death_LDADD = $(CORE_LIBS)
 endif
 
 # ---- the trainer

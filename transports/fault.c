@@ -61,8 +61,11 @@ static bool next(void *arg, int sizes, uint32_t most, struct hkt_piece *piece)
 {
     struct hkt_channel *c = arg;
 
-    c->withheld = c->cut || (fault.delay && c->asked++ % fault.delay);
-    if (c->withheld || !c->user->next(c->arg, sizes, fault.most && fault.most < most ? (uint32_t)fault.most : most, piece))
+    if (c->cut || (fault.delay && c->asked++ % fault.delay)) {
+        c->withheld = true; /* until the next pump of poll_all() */
+        return false;
+    }
+    if (!c->user->next(c->arg, sizes, fault.most && fault.most < most ? (uint32_t)fault.most : most, piece))
         return false;
     total++;
     if (total == fault.kill)
@@ -185,6 +188,7 @@ static bool poll_all(void)
             c->inner = NULL;
             c->user->lost(c->arg, "the connection was cut (HKT_FAULT)");
         } else if (c->withheld && c->inner) {
+            c->withheld = false;
             beneath->pump(c->inner);
         }
     }

@@ -459,14 +459,20 @@ static void lost(void *arg, const char *why)
     atomic_fetch_or_explicit(&peer->process->life->word, 0x40000000u, memory_order_relaxed);
 }
 
-/* The other process has no communicator left with this one, as it sees it. */
+/* The other process has no communicator left with this one, as it sees it. Ranks of it that had talked have said before that they leave. */
 static void parted(void *arg)
 {
     for (uint32_t i = 0; i < table.size; i++) {
         struct hkt_pair *p = table.pair[i];
 
-        if (p && p->peer == arg && !p->gone)
-            p->bound = p->bind_said = false;
+        if (!p || p->peer != arg || p->gone)
+            continue;
+        if (p->bound) {
+            lost(arg, "the process has closed the connection while its ranks still talked");
+            return;
+        }
+        p->bind_said = false;
+        hkt_net_submit(&p->task, false); /* is somebody waiting for that rank? */
     }
 }
 

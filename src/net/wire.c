@@ -47,8 +47,10 @@ static void run_poison(struct hkt_task *t)
     struct hkt_wire *w = (struct hkt_wire *)((char *)t - offsetof(struct hkt_wire, task));
 
     for (int r = 0; r < w->config.size; r++)
-        if (w->pair[r])
+        if (w->pair[r]) {
+            hkt_pair_connect(w->pair[r]); /* an end that is not open yet asks when it is, and hears it then */
             hkt_pair_talk(w->pair[r], HKT_SAY_POISON);
+        }
 }
 
 static void destroy(struct hkt_wire *w)
