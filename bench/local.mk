@@ -27,4 +27,5 @@ EXTRA_DIST += \
 	bench/network.c \
 	bench/network.h \
 	bench/priority.h \
-	bench/probe.c
+	bench/probe.c \
+	bench/wire.c
