@@ -81,14 +81,14 @@ static void await(_Atomic uint64_t *word, uint64_t n)
 }
 
 static uint64_t out, in;
-static const struct hkt_wire_note note;
+static const struct hkt_wire_note note = {.bytes = MIB}, small = {.bytes = 8};
 
 static void wire_stream(char *buffer)
 {
     for (int i = 0; i < STREAM; i++) {
         char *at = buffer + (size_t)(i % 8) * MIB;
 
-        while ((me ? hkt_wire_receive(w, 0, !me, at, MIB, &note) : hkt_wire_send(w, 0, !me, at, MIB, &note)) == HKT_IN_PROGRESS)
+        while ((me ? hkt_wire_receive(w, 0, !me, at, &note) : hkt_wire_send(w, 0, !me, at, &note)) == HKT_IN_PROGRESS)
             hkt_wire_poll();
     }
     if (me)
@@ -100,10 +100,10 @@ static void wire_stream(char *buffer)
 static void wire_ping(char *buffer)
 {
     for (int i = 0; i < PINGS; i++) {
-        hkt_wire_receive(w, 0, !me, buffer + 64, 8, &note);
+        hkt_wire_receive(w, 0, !me, buffer + 64, &small);
         if (me)
             await(hkt_wire_arrived(w, 0, !me), ++in);
-        hkt_wire_send(w, 0, !me, buffer, 8, &note);
+        hkt_wire_send(w, 0, !me, buffer, &small);
         out++;
         if (!me)
             await(hkt_wire_arrived(w, 0, !me), ++in);

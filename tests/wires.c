@@ -77,7 +77,7 @@ void wires_leave(struct wires *x)
 
 static struct hkt_wire_note note_of(const struct letter *l)
 {
-    return (struct hkt_wire_note){.same = {l->tag, ~l->tag, l->bytes}, .value = (double)l->tag / 2};
+    return (struct hkt_wire_note){.same = {l->tag, ~l->tag, l->bytes}, .value = (double)l->tag / 2, .bytes = l->bytes};
 }
 
 void wires_send(struct hkt_wire *w, const struct letter *l, const void *from)
@@ -85,7 +85,7 @@ void wires_send(struct hkt_wire *w, const struct letter *l, const void *from)
     const struct hkt_wire_note note = note_of(l);
     const double               end  = now() + 30;
 
-    while (hkt_wire_send(w, l->lane, l->peer, from, l->bytes, &note)) {
+    while (hkt_wire_send(w, l->lane, l->peer, from, &note)) {
         expect(now() < end, "a send finds no place for 30 s");
         hkt_wire_poll();
     }
@@ -96,7 +96,7 @@ void wires_receive(struct hkt_wire *w, const struct letter *l, void *to)
     const struct hkt_wire_note note = note_of(l);
     const double               end  = now() + 30;
 
-    while (hkt_wire_receive(w, l->lane, l->peer, to, l->bytes, &note)) {
+    while (hkt_wire_receive(w, l->lane, l->peer, to, &note)) {
         expect(now() < end, "a receive finds no place for 30 s");
         hkt_wire_poll();
     }

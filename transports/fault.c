@@ -43,10 +43,12 @@ static uint64_t value_of(const char *name)
 
 static bool wanted(void)
 {
+    const char *name = *hkt_options()->network ? hkt_options()->network : "tcp";
+
     if (!*hkt_options()->fault)
         return false;
     for (int i = 0; !beneath && hkt_transports[i]; i++)
-        if (hkt_transports[i]->carrier && strcmp(hkt_transports[i]->name, "fault") != 0)
+        if (hkt_transports[i]->carrier && strcmp(hkt_transports[i]->name, name) == 0)
             beneath = hkt_transports[i]->carrier;
     fault.most  = value_of("short=");
     fault.delay = value_of("delay=");

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/option.h"
+#include "net/address.h"
 #include "net/transport.h"
 
 #include <stdio.h>
@@ -139,6 +140,12 @@ static void hush(struct hkt_net_peer *peer, struct hkt_pair *before, struct hkt_
     p->talking = false;
 }
 
+/* The last part of a large message: what follows in its lane may be for a way that has been asked already. */
+static bool ends_large(const struct hkt_pair *p, const struct hkt_piece *piece)
+{
+    return piece->head.kind == HKT_HEAD_DATA && piece->head.bytes > HKT_LARGE_MIN && p->out[piece->head.lane].rest == 0;
+}
+
 static bool next(void *arg, int sizes, uint32_t most, struct hkt_piece *piece)
 {
     struct hkt_net_peer *peer   = arg;
@@ -156,8 +163,11 @@ static bool next(void *arg, int sizes, uint32_t most, struct hkt_piece *piece)
             hush(peer, before, p);
             hkt_pair_talk(p, 0);
         }
-        if (rc > 0)
+        if (rc > 0) {
+            if (ends_large(p, piece))
+                pump_later(peer);
             return true;
+        }
         if (rc < 0)
             hush(peer, before, p);
         else
@@ -480,63 +490,6 @@ static void parted(void *arg)
 
 static const struct hkt_channel_user user = {next, gone, place, landed, lost, parted};
 
-static bool wanted(const struct hkt_transport *t)
-{
-    const char *pinned = *hkt_options()->fault ? "fault" : hkt_options()->network;
-
-    return t->carrier && (!*pinned || strcmp(t->name, pinned) == 0);
-}
-
-/* What the carriers say of this process: length and name, length and record of each. */
-static int address(struct hkt_net_address *a)
-{
-    size_t used = 0;
-    int    rc   = HKT_ERR_UNSUPPORTED;
-
-    hkt_net_lock();
-    for (int i = 0; hkt_transports[i]; i++) {
-        const struct hkt_transport *t = hkt_transports[i];
-        const size_t                n = strlen(t->name), room = sizeof(a->data) - used;
-        int                         got;
-
-        if (!wanted(t) || room < n + 2)
-            continue;
-        got = hkt_net_use(t->carrier);
-        if (!got)
-            got = t->carrier->address(a->data + used + n + 2, room - n - 2);
-        if (got <= 0) {
-            rc = got ? got : rc;
-            continue;
-        }
-        a->data[used] = (unsigned char)n;
-        memcpy(a->data + used + 1, t->name, n);
-        a->data[used + 1 + n] = (unsigned char)got;
-        used += n + 2 + (size_t)got;
-    }
-    hkt_net_unlock();
-    a->bytes = (unsigned char)used;
-    return used ? 0 : rc;
-}
-
-/* The record of a carrier in an address; every length in it is checked. */
-static const unsigned char *record_of(const struct hkt_net_address *a, const char *name, size_t *size)
-{
-    const size_t total = a->bytes; /* at most sizeof(a->data), whatever it says */
-
-    for (size_t at = 0; at < total;) {
-        const size_t n    = a->data[at];
-        const size_t body = at + 1 + n < total ? at + 2 + n : total;
-
-        if (body >= total || body + a->data[body - 1] > total)
-            return NULL;
-        *size = a->data[body - 1];
-        if (n == strlen(name) && memcmp(a->data + at + 1, name, n) == 0)
-            return a->data + body;
-        at = body + *size;
-    }
-    return NULL;
-}
-
 static int open_channel(struct hkt_net_peer *peer, const uint64_t self[2])
 {
     const struct hkt_process_address *a = &peer->process->life->address;
@@ -544,9 +497,9 @@ static int open_channel(struct hkt_net_peer *peer, const uint64_t self[2])
     for (int i = 0; hkt_transports[i]; i++) {
         struct hkt_channel_config config = {.self = self, .peer = a->uuid, .user = &user, .arg = peer};
 
-        if (!wanted(hkt_transports[i]))
+        if (!hkt_net_wanted(hkt_transports[i]))
             continue;
-        config.record = record_of(&a->net, hkt_transports[i]->name, &config.size);
+        config.record = hkt_net_record(&a->net, hkt_transports[i]->name, &config.size);
         if (!config.record)
             continue;
         peer->carrier = hkt_transports[i]->carrier;
@@ -596,4 +549,4 @@ static void detach(struct hkt_net_peer *peer)
     hkt_free(peer);
 }
 
-const struct hkt_network hkt_network = {address, attach, detach};
+const struct hkt_network hkt_network = {hkt_net_address, attach, detach};

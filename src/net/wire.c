@@ -165,31 +165,31 @@ void hkt_wire_close(struct hkt_wire *w)
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-int hkt_wire_send(struct hkt_wire *w, enum hkt_lane lane, int to, const void *from, size_t bytes, const struct hkt_wire_note *note)
+int hkt_wire_send(struct hkt_wire *w, enum hkt_lane lane, int to, const void *from, const struct hkt_wire_note *note)
 {
     struct hkt_pair *p      = pair_of(w, to);
     struct hkt_out  *out    = &p->out[lane];
     const uint64_t   number = hkt_load_relaxed(&out->posted) + 1;
 
-    assert(bytes <= HKT_WIRE_MOST);
+    assert(note->bytes <= HKT_WIRE_MOST);
     if (number > hkt_load_acquire(&out->sent) + HKT_WIRE_RING) /* pairs with hkt_publish() in lane.c */
         return HKT_IN_PROGRESS;
-    out->ring[number % HKT_WIRE_RING] = (struct hkt_send){from, (uint32_t)bytes, (uint32_t)bytes, *note};
+    out->ring[number % HKT_WIRE_RING] = (struct hkt_send){from, (uint32_t)note->bytes, (uint32_t)note->bytes, *note};
     hkt_store_release(&out->posted, number); /* pairs with the loads in run_pair() and lane.c */
     hkt_net_submit(&p->task, true);
     return 0;
 }
 
-int hkt_wire_receive(struct hkt_wire *w, enum hkt_lane lane, int from, void *to, size_t bytes, const struct hkt_wire_note *note)
+int hkt_wire_receive(struct hkt_wire *w, enum hkt_lane lane, int from, void *to, const struct hkt_wire_note *note)
 {
     struct hkt_pair *p      = pair_of(w, from);
     struct hkt_in   *in     = &p->in[lane];
     const uint64_t   number = hkt_load_relaxed(&in->asked) + 1;
 
-    assert(bytes <= HKT_WIRE_MOST);
+    assert(note->bytes <= HKT_WIRE_MOST);
     if (number > hkt_load_acquire(&in->arrived) + HKT_WIRE_RING) /* pairs with hkt_publish() in lane.c */
         return HKT_IN_PROGRESS;
-    in->ring[number % HKT_WIRE_RING] = (struct hkt_receive){to, (uint32_t)bytes, *note};
+    in->ring[number % HKT_WIRE_RING] = (struct hkt_receive){to, (uint32_t)note->bytes, *note};
     hkt_store_release(&in->asked, number); /* pairs with the loads in run_pair() and lane.c */
     hkt_net_submit(&p->task, false);
     return 0;

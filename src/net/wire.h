@@ -32,6 +32,7 @@ enum {
 struct hkt_wire_note {
     uint64_t same[3]; /* what both ends must agree on: which operation this is about */
     double   value;   /* what only the sender knows */
+    size_t   bytes;   /* of the message; both ends must agree on it, too */
 };
 
 /* What happens by itself. Called by whichever thread makes progress, which holds a lock: do not call the wire, but for hkt_wire_poison(). */
@@ -58,12 +59,12 @@ int hkt_wire_open(struct hkt_wire **w, const struct hkt_wire_config *config);
 /* Hands over what has been sent (for at most a second), says goodbye, frees. NULL is allowed. */
 void hkt_wire_close(struct hkt_wire *w);
 
-/* The next message of the lane to rank `to`; at most HKT_WIRE_MOST bytes, which stay untouched until hkt_wire_sent() counts it.
+/* The next message of the lane to rank `to`: note->bytes, at most HKT_WIRE_MOST, which stay untouched until hkt_wire_sent() counts it.
  * HKT_IN_PROGRESS: HKT_WIRE_RING are under way; try again when one is gone. */
-int hkt_wire_send(struct hkt_wire *w, enum hkt_lane lane, int to, const void *from, size_t bytes, const struct hkt_wire_note *note);
+int hkt_wire_send(struct hkt_wire *w, enum hkt_lane lane, int to, const void *from, const struct hkt_wire_note *note);
 
 /* Where the next message of the lane from rank `from` goes. As above; note->value is not looked at. */
-int hkt_wire_receive(struct hkt_wire *w, enum hkt_lane lane, int from, void *to, size_t bytes, const struct hkt_wire_note *note);
+int hkt_wire_receive(struct hkt_wire *w, enum hkt_lane lane, int from, void *to, const struct hkt_wire_note *note);
 
 /* Messages of the lane that this rank's memory is no longer needed for; that have arrived. Written with hkt_publish() for that rank. */
 _Atomic uint64_t *hkt_wire_sent(struct hkt_wire *w, enum hkt_lane lane, int to);

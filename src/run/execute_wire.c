@@ -36,11 +36,11 @@ static int wait_left(struct hkt_operation *op, struct hkt_wire_index m)
 }
 
 /* What both ends must agree on. */
-static struct hkt_wire_note note_of(const struct hkt_operation *op)
+static struct hkt_wire_note note_of(const struct hkt_operation *op, size_t bytes)
 {
     const struct hkt_signature *s = &hkt_line_of(op->comm, op->comm->rank, op->number)->signature;
 
-    return (struct hkt_wire_note){{op->number, s->count, (uint64_t)(uint32_t)s->root << 32 | s->what}, op->call->scale};
+    return (struct hkt_wire_note){{op->number, s->count, (uint64_t)(uint32_t)s->root << 32 | s->what}, op->call->scale, bytes};
 }
 
 /* ---- landings ---------------------------------------------------------------------------------------------------- */
@@ -58,10 +58,10 @@ static bool is_free(const struct hkt_operation *op, const struct hkt_wire_place 
 
 static int name(struct hkt_operation *op, const struct hkt_wire_place *p)
 {
-    const struct hkt_wire_note note = note_of(op);
     size_t                     bytes;
-    char                      *to = hkt_execute_place(op, p, &bytes);
-    const int                  rc = hkt_wire_receive(op->comm->far->wire, HKT_LANE_COLLECTIVE, (int)p->what.peer, to, bytes, &note);
+    char                      *to   = hkt_execute_place(op, p, &bytes);
+    const struct hkt_wire_note note = note_of(op, bytes);
+    const int                  rc   = hkt_wire_receive(op->comm->far->wire, HKT_LANE_COLLECTIVE, (int)p->what.peer, to, &note);
 
     if (!rc)
         op->comm->far->named[p->what.peer]++;
@@ -133,13 +133,13 @@ int hkt_execute_arrivals(struct hkt_operation *op, const struct hkt_bound_step *
 
 static int send(struct hkt_operation *op, const struct hkt_wire_place *p)
 {
-    const struct hkt_wire_note note   = note_of(op);
     const uint64_t             number = number_out(op, p->what);
     size_t                     bytes;
     const char                *from = hkt_execute_place(op, p, &bytes);
+    const struct hkt_wire_note note = note_of(op, bytes);
     int                        rc;
 
-    while ((rc = hkt_wire_send(op->comm->far->wire, HKT_LANE_COLLECTIVE, (int)p->what.peer, from, bytes, &note)) == HKT_IN_PROGRESS) {
+    while ((rc = hkt_wire_send(op->comm->far->wire, HKT_LANE_COLLECTIVE, (int)p->what.peer, from, &note)) == HKT_IN_PROGRESS) {
         rc = hkt_operation_wait(op, left_word(op, p->what.peer), number - HKT_WIRE_RING, (int)p->what.peer);
         if (rc)
             return rc;

@@ -12,15 +12,15 @@ static size_t pieces_of(const struct hkt_operation *op)
     return bytes ? (bytes + HKT_WIRE_MOST - 1) / HKT_WIRE_MOST : 1;
 }
 
-static int name_piece(struct hkt_operation *op, const struct hkt_wire_note *note)
+static int name_piece(struct hkt_operation *op, struct hkt_wire_note *note)
 {
     struct hkt_wire *wire  = op->comm->far->wire;
     const size_t     bytes = op->call->count * op->call->element, at = (size_t)op->slice * HKT_WIRE_MOST;
-    const size_t     n     = bytes - at < HKT_WIRE_MOST ? bytes - at : HKT_WIRE_MOST;
 
+    note->bytes = bytes - at < HKT_WIRE_MOST ? bytes - at : HKT_WIRE_MOST;
     if (op->call->coll == HKT_COLL_SEND)
-        return hkt_wire_send(wire, HKT_LANE_MESSAGE, op->call->root, (const char *)op->call->send + at, n, note);
-    return hkt_wire_receive(wire, HKT_LANE_MESSAGE, op->call->root, (char *)op->call->recv + at, n, note);
+        return hkt_wire_send(wire, HKT_LANE_MESSAGE, op->call->root, (const char *)op->call->send + at, note);
+    return hkt_wire_receive(wire, HKT_LANE_MESSAGE, op->call->root, (char *)op->call->recv + at, note);
 }
 
 int hkt_message_far_advance(struct hkt_operation *op)
@@ -32,7 +32,7 @@ int hkt_message_far_advance(struct hkt_operation *op)
     uint64_t                  *passed = sends ? &op->comm->far->sent[peer] : &op->comm->far->got[peer];
     _Atomic uint64_t          *word   = sends ? hkt_wire_sent(op->comm->far->wire, HKT_LANE_MESSAGE, peer)
                                               : hkt_wire_arrived(op->comm->far->wire, HKT_LANE_MESSAGE, peer);
-    const struct hkt_wire_note note   = {{op->number, call->count, HKT_COLL_SEND | (uint64_t)hkt_signature_type(call->type)}, 0};
+    struct hkt_wire_note       note   = {.same = {op->number, call->count, HKT_COLL_SEND | (uint64_t)hkt_signature_type(call->type)}};
     int                        rc;
 
     if (!op->phase) {
