@@ -12,7 +12,9 @@
 #include "language/dtype.h"
 #include "language/tuning.h"
 #include "run/far.h"
+#include "setup/capability.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,6 +36,9 @@ void hkt_tune_start(void)
 
     if (*hkt_options()->tuning && hkt_tuning_read(&table, hkt_options()->tuning) < 0)
         hkt_log(HKT_LOG_ERROR, "HKT_TUNING: %s; nothing of it is used", hkt_last_error());
+    snprintf(name, sizeof(name), "%016" PRIx64, table.hash);
+    if (table.hash)
+        hkt_capability_must("HKT_TUNING, by the hash of its rules,", name); /* ranks that choose by different tables would wait for each other */
     while (*text) {
         const size_t                n = strcspn(text, ";");
         const struct hkt_algorithm *a;

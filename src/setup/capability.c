@@ -79,23 +79,31 @@ void hkt_capabilities_own(struct hkt_capabilities *own)
             }
 }
 
+/* The value of the first `n` bytes of `name`, and its length; "" when there is none. */
+static const char *value_of(const char *text, const char *name, int n, int *length)
+{
+    for (const char *line = text; *line; line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n'))
+        if (strncmp(line, name, (size_t)n) == 0 && line[n] == '=') {
+            *length = (int)strcspn(line + n + 1, "\n");
+            return line + n + 1;
+        }
+    *length = 0;
+    return "";
+}
+
 bool hkt_capabilities_differ(const struct hkt_capabilities *here, const struct hkt_capabilities *there, char *text, size_t size)
 {
-    const char *a = here->must, *b = there->must;
+    for (int side = 0; side < 2; side++) /* a line that only one of them has counts as well */
+        for (const char *line = side ? there->must : here->must; *line; line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n')) {
+            const int         n = (int)strcspn(line, "=\n");
+            int               na, nb;
+            const char *const a = value_of(here->must, line, n, &na), *const b = value_of(there->must, line, n, &nb);
 
-    while (*a || *b) {
-        const int na = (int)strcspn(a, "\n"), nb = (int)strcspn(b, "\n"), name = (int)strcspn(a, "=\n");
-
-        if (na != nb || memcmp(a, b, (size_t)na) != 0) {
-            if (na <= name || nb <= name || memcmp(a, b, (size_t)name + 1) != 0)
-                snprintf(text, size, "what has to be equal is \"%.*s\" here and \"%.*s\" there", na, a, nb, b);
-            else
-                snprintf(text, size, "%.*s is \"%.*s\" here and \"%.*s\" there", name, a, na - name - 1, a + name + 1, nb - name - 1, b + name + 1);
-            return true;
+            if (na != nb || memcmp(a, b, (size_t)na) != 0) {
+                snprintf(text, size, "%.*s is \"%.*s\" here and \"%.*s\" there", n, line, na, a, nb, b);
+                return true;
+            }
         }
-        a += na + (a[na] == '\n');
-        b += nb + (b[nb] == '\n');
-    }
     return false;
 }
 

@@ -14,7 +14,7 @@ enum { HKT_MUST = 384, HKT_MAY = 128 };
 
 /* As it is sent. */
 struct hkt_capabilities {
-    char must[HKT_MUST]; /* lines "name=value", the same names in the same order in every process of this version */
+    char must[HKT_MUST]; /* lines "name=value"; a name that is not there has the value "" */
     char may[HKT_MAY];   /* words, each with a space behind it */
 };
 
