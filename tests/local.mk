@@ -120,6 +120,7 @@ TESTS += tests/test_tools.sh
 # ---- launchers: the suite has a server of its own; check-launchers has the real ones, as far as they are installed
 check_PROGRAMS += tests/launched
 tests_launched_LDADD = libhocket.la
+tests_launched_LDFLAGS = $(AM_LDFLAGS) -no-install # no wrapper, which several ranks would make at once
 EXTRA_DIST += tests/test_launch.sh
 check-launchers: tests/launched hkt-info
 	CC='$(CC)' srcdir=$(srcdir) $(srcdir)/tests/test_launch.sh

@@ -51,11 +51,11 @@ works_with() {
     local launcher victim pids
     parts=$((parts + 1))
     for n in 1 2 4; do
-        expect 0 timeout 60 "$@" -n $n "$program"
+        expect 0 timeout 150 "$@" -n $n "$program"
         met $n
     done
     : >"$dir/log"
-    timeout 60 "$@" -n 3 "$program" stay >"$dir/log" 2>"$dir/log.err" </dev/null &
+    timeout 150 "$@" -n 3 "$program" stay >"$dir/log" 2>"$dir/log.err" </dev/null &
     launcher=$!
     becomes started "$dir/log" $launcher
     if lines "$dir/log" '^rank' 3; then
@@ -67,7 +67,7 @@ works_with() {
         wait $launcher && fail "a rank was killed, and the launcher said that all was well"
     fi
     : >"$dir/log"
-    timeout 60 "$@" -n 3 "$program" stay >"$dir/log" 2>"$dir/log.err" </dev/null &
+    timeout 150 "$@" -n 3 "$program" stay >"$dir/log" 2>"$dir/log.err" </dev/null &
     launcher=$!
     becomes started "$dir/log" $launcher
     if lines "$dir/log" '^rank' 3; then
@@ -187,7 +187,7 @@ said out '^none *is used'
 if have mpirun.openmpi; then
     proves "mpirun of Open MPI (PMIx)"
     works_with mpirun.openmpi --allow-run-as-root --oversubscribe
-    expect 0 timeout 60 mpirun.openmpi --allow-run-as-root -n 1 $info --launcher
+    expect 0 timeout 150 mpirun.openmpi --allow-run-as-root -n 1 $info --launcher
     said out '^pmix *is used'
 else
     absent="$absent openmpi-bin"
@@ -198,7 +198,7 @@ if have mpirun.mpich; then
     works_with mpirun.mpich
     proves "mpirun of MPICH (PMI-1 at a port)"
     works_with mpirun.mpich -pmi-port
-    expect 0 timeout 60 mpirun.mpich -n 1 $info --launcher
+    expect 0 timeout 150 mpirun.mpich -n 1 $info --launcher
     said out '^pmi *is used'
 else
     absent="$absent mpich"
@@ -315,7 +315,7 @@ else
 srun --mpi=none --overcommit -n 2 "$PWD/$program"
 srun --mpi=pmi2 --overcommit -n 2 "$PWD/$program"
 END
-    expect 0 timeout 60 sbatch --wait -o "$dir/batch.out" -n 1 "$dir/batch"
+    expect 0 timeout 150 sbatch --wait -o "$dir/batch.out" -n 1 "$dir/batch"
     equal "$(grep -c 'of 2, sum 3' "$dir/batch.out")" 4 "ranks"
     grep -q '^none *is used' "$dir/batch.out" || { fail "the script itself is taken for a rank:"; cat "$dir/batch.out"; }
     [ $failures = 0 ] || tail -n 20 "$dir"/slurm/*.log
