@@ -35,6 +35,7 @@ libhocket_train_la_SOURCES = \
 	parallel/common.h \
 	parallel/compress.c \
 	parallel/compress.h \
+	parallel/context.c \
 	parallel/exponential.h \
 	parallel/isa.h \
 	parallel/ledger.c \

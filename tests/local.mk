@@ -234,8 +234,10 @@ tests_test_pipeline_run_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_pipeline_run_LDADD = $(TRAIN_LIBS)
 endif
 if HAVE_CHECK
-check_PROGRAMS += tests/test_random123 tests/test_tensor
-TESTS += tests/test_random123 tests/test_tensor
+check_PROGRAMS += tests/test_context tests/test_random123 tests/test_tensor
+TESTS += tests/test_context tests/test_random123 tests/test_tensor
+tests_test_context_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_context_LDADD = $(TRAIN_LIBS)
 tests_test_random123_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_random123_LDADD = $(TRAIN_LIBS)
 tests_test_tensor_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
@@ -243,13 +245,17 @@ tests_test_tensor_LDADD = $(TRAIN_LIBS)
 endif
 if TRAINER
 if HAVE_CHECK
-check_PROGRAMS += tests/test_gpt tests/test_gpt_layouts tests/test_layers
-TESTS += tests/test_gpt tests/test_gpt_layouts tests/test_layers
+check_PROGRAMS += tests/test_gpt tests/test_gpt_context tests/test_gpt_layouts tests/test_layers
+TESTS += tests/test_gpt tests/test_gpt_context tests/test_gpt_layouts tests/test_layers
 GPT_CASE = tests/gpt_case.c tests/gpt_case.h
 tests_test_gpt_SOURCES = tests/test_gpt.c $(GPT_CASE)
 tests_test_gpt_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
 tests_test_gpt_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_gpt_LDADD = libtrainer.la tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
+tests_test_gpt_context_SOURCES = tests/test_gpt_context.c $(GPT_CASE)
+tests_test_gpt_context_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
+tests_test_gpt_context_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_gpt_context_LDADD = libtrainer.la tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
 tests_test_gpt_layouts_SOURCES = tests/test_gpt_layouts.c $(GPT_CASE)
 tests_test_gpt_layouts_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
 tests_test_gpt_layouts_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

@@ -239,7 +239,7 @@ START_TEST(packed_documents_do_not_see_each_other)
     ck_assert_msg(fabs(joined - apart) > 1e-5 * apart, "the cut makes no difference: the test proves nothing");
     start[5] = 6;
     expect_code(gpt_forward(a.model, 0, &m.batch, &(struct gpt_ends){NULL, NULL, GPT_LOSS, &packed}), HKT_ERR_ARGUMENT);
-    expect_said("row 5: its document starts at row 6");
+    expect_said("row 5: its document starts at place 6");
     machine_end(&a);
 }
 END_TEST
@@ -413,7 +413,7 @@ START_TEST(refusals_name_every_rule)
 
     o.shape.heads = 6, o.shape.padded = 202, o.shape.vocabulary = 300, o.shape.mlp = 254, o.sequence = true,
     o.shape.length = 33;
-    expect_code(gpt_check(&o, 4), HKT_ERR_ARGUMENT);
+    expect_code(gpt_check(&o, 4, 1), HKT_ERR_ARGUMENT);
     expect_said("hidden size 64 is no multiple of 6 (attention heads): 60 and 66 are");
     expect_said("attention heads 6 is no multiple of 4 (tensor-parallel size): 4 and 8 are");
     expect_said("MLP size 254 is no multiple of 4");
@@ -424,10 +424,10 @@ START_TEST(refusals_name_every_rule)
     expect_code(gpt_create(&m, &o), HKT_ERR_ARGUMENT);
     ck_assert_ptr_null(m);
     o = tiny(), o.shape.positions = GPT_ROTARY, o.shape.width = 36;
-    expect_code(gpt_check(&o, 1), HKT_ERR_ARGUMENT);
+    expect_code(gpt_check(&o, 1, 1), HKT_ERR_ARGUMENT);
     expect_said("rotary positions need heads of even size, not 9");
     o = tiny(), o.last = 7;
-    expect_code(gpt_check(&o, 1), HKT_ERR_ARGUMENT);
+    expect_code(gpt_check(&o, 1, 1), HKT_ERR_ARGUMENT);
     expect_said("layers 0 to 7 of 4");
 }
 END_TEST

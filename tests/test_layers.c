@@ -181,13 +181,15 @@ END_TEST
 enum { BATCH = 2, ALL_HEADS = 4, OWN = 2, FIRST = 1, SIZE = 12, LONGEST = 600 };
 
 struct attention {
-    struct flash f;
-    int32_t      start[BATCH * LONGEST];
-    hkt_random_t random[BATCH];
-    double       p[LONGEST];    /* chances of one row */
-    float        stay[LONGEST]; /* of the dropout */
-    const float *dmixed;
-    double      *mixed, *gradient; /* by definition */
+    hkt_attention_t a;
+    struct flash    f;
+    const float    *qkv;
+    int32_t         start[BATCH * LONGEST];
+    hkt_random_t    random[BATCH];
+    double          p[LONGEST];    /* chances of one row */
+    float           stay[LONGEST]; /* of the dropout */
+    const float    *dmixed;
+    double         *mixed, *gradient; /* by definition */
 };
 
 enum { QUERY, KEY, VALUE };
@@ -196,6 +198,11 @@ enum { QUERY, KEY, VALUE };
 static size_t part(int row, int h, int which)
 {
     return (((size_t)row * OWN + (size_t)h) * 3 + (size_t)which) * SIZE;
+}
+
+static hkt_heads_t third(float *qkv, size_t length, int which)
+{
+    return (hkt_heads_t){qkv + (size_t)which * SIZE, length * OWN * 3 * SIZE, OWN * 3 * SIZE, 3 * SIZE};
 }
 
 static double dot(const float *x, const float *y)
@@ -212,7 +219,7 @@ static void chances(struct attention *a, int b, int h, int q)
 {
     const struct flash *f    = &a->f;
     const int           from = f->start ? f->start[b * f->length + q] : 0;
-    const float        *own  = f->qkv + part(b * f->length + q, h, QUERY);
+    const float        *own  = a->qkv + part(b * f->length + q, h, QUERY);
     double              most = -INFINITY, sum = 0;
 
     for (int k = 0; k < f->length; k++) {
@@ -224,7 +231,7 @@ static void chances(struct attention *a, int b, int h, int q)
         a->stay[k] = !stays ? 0 : f->random ? f->dropout.factor : 1;
         if (k < from || k > q)
             continue;
-        a->p[k] = dot(own, f->qkv + part(b * f->length + k, h, KEY)) / sqrt(SIZE) -
+        a->p[k] = dot(own, a->qkv + part(b * f->length + k, h, KEY)) / sqrt(SIZE) -
                   (f->slope ? (double)f->slope[h] * (q - k) : 0);
         most = fmax(most, a->p[k]);
     }
@@ -247,10 +254,10 @@ static void row_by_definition(struct attention *a, int b, int h, int q)
         const size_t value = part(row + k, h, VALUE);
 
         for (size_t i = 0; i < SIZE; i++) {
-            a->mixed[out + i] += a->p[k] * (double)a->stay[k] * (double)f->qkv[value + i];
+            a->mixed[out + i] += a->p[k] * (double)a->stay[k] * (double)a->qkv[value + i];
             a->gradient[value + i] += a->p[k] * (double)a->stay[k] * (double)a->dmixed[out + i];
         }
-        dp[k] = dot(a->dmixed + out, f->qkv + value) * (double)a->stay[k];
+        dp[k] = dot(a->dmixed + out, a->qkv + value) * (double)a->stay[k];
         mean += a->p[k] * dp[k];
     }
     for (int k = 0; k <= q; k++) {
@@ -258,8 +265,8 @@ static void row_by_definition(struct attention *a, int b, int h, int q)
         const double ds  = a->p[k] * (dp[k] - mean) / sqrt(SIZE);
 
         for (size_t i = 0; i < SIZE; i++) {
-            a->gradient[query + i] += ds * (double)f->qkv[key + i];
-            a->gradient[key + i] += ds * (double)f->qkv[query + i];
+            a->gradient[query + i] += ds * (double)a->qkv[key + i];
+            a->gradient[key + i] += ds * (double)a->qkv[query + i];
         }
     }
 }
@@ -277,56 +284,128 @@ static void expect_near(const float *x, const double *wanted, size_t count, doub
                   size);
 }
 
-/* Row 90: blocked equals naive; with documents, slopes and masks as the variant's bits say. */
+static hkt_heads_t from_row(hkt_heads_t v, size_t row)
+{
+    v.data += row * v.row;
+    return v;
+}
+
+/* The block of `queries` queries from q on and `keys` keys from k on. */
+static hkt_attention_t block_of(const hkt_attention_t *a, size_t q, size_t queries, size_t k, size_t keys)
+{
+    hkt_attention_t block = *a;
+
+    block.queries = queries, block.keys = keys;
+    block.first_query = block.own_query = q, block.first_key = k;
+    block.query = from_row(a->query, q), block.out = from_row(a->out, q), block.log_sum = from_row(a->log_sum, q);
+    block.key = from_row(a->key, k), block.value = from_row(a->value, k);
+    return block;
+}
+
+/* The same attention by blocks that are merged, cut anywhere: also where a block hides all its keys from a query. */
+static void by_blocks(struct attention *a, const hkt_attention_gradient_t *g, float *scratch)
+{
+    const size_t T = a->a.queries, cut[] = {0, T / 3, T * 4 / 5, T};
+    float       *part = take_floats(BATCH * T * OWN * (SIZE + 1));
+
+    for (int pass = 0; pass < 2; pass++)
+        for (int q = 0; q < 3; q++)
+            for (int k = 2; k >= 0; k--) {
+                hkt_attention_t b     = block_of(&a->a, cut[q], cut[q + 1] - cut[q], cut[k], cut[k + 1] - cut[k]),
+                                other = b;
+                const hkt_attention_gradient_t h = {from_row(g->dout, cut[q]), from_row(g->dquery, cut[q]),
+                                                    from_row(g->dkey, cut[k]), from_row(g->dvalue, cut[k])};
+
+                other.out     = (hkt_heads_t){part, b.queries * OWN * SIZE, OWN * SIZE, SIZE};
+                other.log_sum = (hkt_heads_t){part + BATCH * T * OWN * SIZE, b.queries, 1, BATCH * b.queries};
+                if (b.queries == 0 || b.keys == 0)
+                    continue;
+                if (pass == 1)
+                    flash_backward(&h, &b, &a->f, scratch);
+                else if (k == 2)
+                    flash_forward(&b, &a->f, scratch);
+                else
+                    flash_forward(&other, &a->f, scratch), hkt_attention_merge(&b, &other.out, &other.log_sum);
+            }
+    free(part);
+}
+
+static const float slope[OWN] = {0.25f, 0.01f};
+
+/* With documents, slopes and masks as the variant's bits say. */
+static void attention_begin(struct attention *a, size_t T, int variant, float *qkv, float *mixed)
+{
+    const int length = (int)T;
+
+    a->qkv = qkv;
+    a->a   = (hkt_attention_t){.batch     = BATCH,
+                               .size      = SIZE,
+                               .heads     = OWN,
+                               .key_heads = OWN,
+                               .queries   = T,
+                               .keys      = T,
+                               .query     = third(qkv, T, QUERY),
+                               .key       = third(qkv, T, KEY),
+                               .value     = third(qkv, T, VALUE),
+                               .out       = {mixed, T * OWN * SIZE, OWN * SIZE, SIZE},
+                               .log_sum   = {mixed + BATCH * T * OWN * SIZE, T, 1, BATCH * T}};
+    a->f   = (struct flash){.length     = length,
+                            .start      = variant & 1 ? a->start : NULL,
+                            .slope      = variant & 2 ? slope : NULL,
+                            .dropout    = {0xc0000000u, 4.0f / 3},
+                            .random     = variant & 4 ? a->random : NULL,
+                            .first_head = FIRST,
+                            .span       = LONGEST};
+    for (int b = 0; b < BATCH; b++) {
+        a->random[b] = hkt_random_at(1, 2, (uint32_t)b, 0, 0);
+        for (int t = 0; t < length; t++)
+            a->start[b * length + t] = t < length / 2 ? 0 : length / 2 + b < t ? length / 2 + b : 0;
+    }
+}
+
+static void by_definition(struct attention *a)
+{
+    for (int b = 0; b < BATCH; b++)
+        for (int h = 0; h < OWN; h++)
+            for (int q = 0; q < a->f.length; q++)
+                row_by_definition(a, b, h, q);
+}
+
+/* Row 90: blocked equals naive, and two threads give the same bits. */
 static void attention_case(int length, int variant)
 {
     static struct attention a;
-    const size_t            rows = (size_t)(BATCH * length), count = rows * OWN * SIZE;
-    float                  *qkv = normals(1, 3 * count), *dmixed = normals(2, count), *mixed = take_floats(count),
-          *dqkv = normals(3, 3 * count), *log_sum = take_floats(rows * OWN), *scratch = take_floats(flash_scratch(2));
-    const float slope[OWN] = {0.25f, 0.01f};
-    double     *exact = calloc(count, sizeof(double)), *gradient = calloc(3 * count, sizeof(double));
+    const size_t T = (size_t)length, rows = BATCH * T, count = rows * OWN * SIZE, bytes = 3 * count * sizeof(float);
+    float       *qkv = normals(1, 3 * count), *dmixed = normals(2, count), *mixed = take_floats(count + rows * OWN),
+          *dqkv = take_floats(3 * count), *again = take_floats(4 * count), *scratch = take_floats(flash_scratch(2));
+    const hkt_attention_gradient_t g = {
+        {dmixed, T * OWN * SIZE, OWN * SIZE, SIZE}, third(dqkv, T, QUERY), third(dqkv, T, KEY), third(dqkv, T, VALUE)};
+    double *exact = calloc(count, sizeof(double)), *gradient = calloc(3 * count, sizeof(double));
 
     ck_assert(exact && gradient);
-    a.f      = (struct flash){.batch      = BATCH,
-                              .length     = length,
-                              .heads      = OWN,
-                              .size       = SIZE,
-                              .qkv        = qkv,
-                              .mixed      = mixed,
-                              .log_sum    = log_sum,
-                              .start      = variant & 1 ? a.start : NULL,
-                              .slope      = variant & 2 ? slope : NULL,
-                              .dropout    = {0xc0000000u, 4.0f / 3},
-                              .random     = variant & 4 ? a.random : NULL,
-                              .first_head = FIRST,
-                              .span       = LONGEST};
+    attention_begin(&a, T, variant, qkv, mixed);
     a.dmixed = dmixed, a.mixed = exact, a.gradient = gradient;
-    for (int b = 0; b < BATCH; b++) {
-        a.random[b] = hkt_random_at(1, 2, (uint32_t)b, 0, 0);
-        for (int t = 0; t < length; t++)
-            a.start[b * length + t] = t < length / 2 ? 0 : length / 2 + b < t ? length / 2 + b : 0;
+    by_definition(&a);
+    for (int threads = 1; threads <= 2; threads++) {
+        crew_begin(threads);
+        memset(dqkv, 0, bytes);
+        flash_forward(&a.a, &a.f, scratch);
+        flash_backward(&g, &a.a, &a.f, scratch);
+        crew_end();
+        expect_near(mixed, exact, count, 2e-6, "attention");
+        expect_near(dqkv, gradient, 3 * count, 1e-5, "attention's gradient");
+        ck_assert(threads == 1 ||
+                  (!memcmp(again, dqkv, bytes) && !memcmp(again + 3 * count, mixed, count * sizeof(float))));
+        memcpy(again, dqkv, bytes);
+        memcpy(again + 3 * count, mixed, count * sizeof(float));
     }
-    flash_forward(&a.f, scratch);
-    flash_backward(dqkv, dmixed, &a.f, scratch);
-    for (int b = 0; b < BATCH; b++)
-        for (int h = 0; h < OWN; h++)
-            for (int q = 0; q < length; q++)
-                row_by_definition(&a, b, h, q);
-    expect_near(mixed, exact, count, 2e-6, "attention");
-    expect_near(dqkv, gradient, 3 * count, 1e-5, "attention's gradient");
-
-    float *again = take_floats(count), *dagain = take_floats(3 * count); /* two threads: the same bits */
-
-    memcpy(again, mixed, count * sizeof(float));
-    memcpy(dagain, dqkv, 3 * count * sizeof(float));
-    crew_begin(2);
-    flash_forward(&a.f, scratch);
-    flash_backward(dqkv, dmixed, &a.f, scratch);
-    crew_end();
-    ck_assert_mem_eq(again, mixed, count * sizeof(float));
-    ck_assert_mem_eq(dagain, dqkv, 3 * count * sizeof(float));
-    for (float **p = (float *[]){qkv, dmixed, mixed, dqkv, log_sum, scratch, again, dagain, NULL}; *p; p++)
+    memset(dqkv, 0, bytes);
+    if (length > 4) {
+        by_blocks(&a, &g, scratch);
+        expect_near(mixed, exact, count, 2e-6, "attention by blocks");
+        expect_near(dqkv, gradient, 3 * count, 1e-5, "the gradient of attention by blocks");
+    }
+    for (float **p = (float *[]){qkv, dmixed, mixed, dqkv, scratch, again, NULL}; *p; p++)
         free(*p);
     free(exact), free(gradient);
 }

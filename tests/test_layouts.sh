@@ -45,6 +45,7 @@ awk '$1 == "step" { loss[$2] = $3 } END { if (!(loss['$steps'] < 0.8 * loss[1]))
 
 # When, compared with which run, how; ranks; flags.
 tp='--tensor-model-parallel-size' pp='--pipeline-model-parallel-size' chunk='--num-layers-per-virtual-pipeline-stage'
+cp='--context-parallel-size'
 dropout='--hidden-dropout 0.2 --attention-dropout 0.1 --position-embedding-type rope --embedding-layernorm'
 table() {
     cat <<END
@@ -81,6 +82,18 @@ short one near 8 $tp 2 $pp 2 $chunk 1 --sequence-parallel --zero-stage 3 --recom
 long one near 8 $tp 2 --zero-stage 2
 long one near 8 $tp 4 $pp 2
 long one near 8 $tp 2 $pp 4 --sequence-parallel
+short one near 2 $cp 2
+long one near 4 $cp 4
+long one near 2 $cp 2 --recompute-granularity full
+long one near 2 $cp 2 --zero-stage 3
+short one near 8 $cp 2 $tp 2 $pp 2 --sequence-parallel --recompute-granularity selective
+long one near 4 $cp 2 --zero-stage 2
+long one near 8 $cp 2 $tp 2 --zero-stage 1
+long one near 8 $cp 4 $pp 2 $chunk 1
+long one near 8 $cp 2 $pp 2 --pipeline-schedule zero-bubble --zero-stage 1
+long one near 8 $cp 2 $tp 2 --layout-order cp-dp-tp-pp
+short dropped near 4 $cp 2 $dropout --zero-stage 1
+long dropped near 8 $cp 4 $tp 2 $dropout --sequence-parallel
 short dropped same 2 $pp 2 $dropout --recompute-granularity full
 long dropped near 4 $tp 2 $dropout --sequence-parallel --zero-stage 2
 short one_bitwise same 4 --bitwise-layouts
@@ -130,10 +143,17 @@ grid() {
 [ -z "${TEST_LONG:-}" ] || grid
 
 # What cannot be is refused at start, with every rule that is broken and what would do.
-if ./hkt-run -n 6 ./hkt-train $tiny $tp 3 $pp 4 >"$scratch/said" 2>&1; then
-    echo "FAIL: a layout that cannot be was not refused"
-    exit 1
-fi
-for rule in 'rules are broken' 'attention heads 4 is no multiple' 'world'; do
-    grep -q "$rule" "$scratch/said" || { cat "$scratch/said"; echo "FAIL: '$rule' is not said"; exit 1; }
-done
+# refused "FLAGS" RULE...
+refused() {
+    # shellcheck disable=SC2086
+    if ./hkt-run -n 6 ./hkt-train $tiny $1 >"$scratch/said" 2>&1; then
+        echo "FAIL: a layout that cannot be was not refused"
+        exit 1
+    fi
+    shift
+    for rule; do
+        grep -q -e "$rule" "$scratch/said" || { cat "$scratch/said"; echo "FAIL: '$rule' is not said"; exit 1; }
+    done
+}
+refused "$tp 3 $pp 4" 'rules are broken' 'attention heads 4 is no multiple' 'world'
+refused "$cp 3 --bitwise-layouts" 'sequence length 32 is no multiple of 6' '--context-parallel-size and --bitwise-layouts'

@@ -248,11 +248,11 @@ START_TEST(shares_make_the_batch)
         token[i] = i;
     for (int ranks = 1; ranks <= 4; ranks *= 2)
         for (long micro = 1; micro * ranks <= BATCH; micro *= 2) {
-            const struct settings s     = {.micro_batch = micro, .length = LENGTH};
+            const struct settings s     = {.micro_batch = micro, .length = LENGTH, .cp = 1};
             const int             count = BATCH / ranks / (int)micro;
             struct batches        b;
 
-            batches_begin(&b, &s, count);
+            batches_begin(&b, &s, count, 0);
             for (int rank = 0; rank < ranks; rank++) {
                 batches_fill(&b, &data, &(struct batches_span){count, (uint64_t)(rank * count * micro), 24, 0});
                 for (int i = 0; i < count * micro; i++) {
@@ -270,6 +270,50 @@ START_TEST(shares_make_the_batch)
             }
             batches_end(&b);
         }
+}
+END_TEST
+
+/* Context-parallel ranks together have each token of a sequence once, with its target, weight and place. */
+START_TEST(context_ranks_share_sequences)
+{
+    enum { SIZE = 2000, LENGTH = 24, END = 7 };
+    int32_t     token[SIZE];
+    struct data data      = {.text = {token, SIZE, 1900}, .length = LENGTH, .seed = SEED, .end = END};
+    double      weight[2] = {0, 0};
+    int32_t     all[LENGTH];
+
+    for (int i = 0; i < SIZE; i++)
+        token[i] = i % 11;
+    for (int c = 1; c <= 4; c++) {
+        const struct settings s = {.micro_batch     = 1,
+                                   .length          = LENGTH,
+                                   .cp              = c,
+                                   .reset_position  = true,
+                                   .reset_attention = true,
+                                   .mask_end        = true};
+
+        weight[c > 1] = 0;
+        for (int rank = 0; rank < c; rank++) {
+            struct batches b;
+
+            batches_begin(&b, &s, 1, rank);
+            batches_fill(&b, &data, &(struct batches_span){1, 5, 24, 0});
+            ck_assert_int_eq(b.batch->length, LENGTH / c);
+            for (int i = 0; i < LENGTH / c; i++) {
+                const size_t place = hkt_context_place((size_t)i, LENGTH, rank, c);
+
+                if (c == 1)
+                    all[i] = b.batch->token[i];
+                ck_assert_int_eq(b.batch->token[i], all[place]);
+                ck_assert_int_eq(b.batch->target[i], (all[place] + 1) % 11);
+                ck_assert_int_eq(b.batch->position[i] + b.batch->start[i], (int)place);
+                ck_assert(b.batch->weight[i] == (all[place] == END ? 0 : 1));
+            }
+            weight[c > 1] += b.weight;
+            batches_end(&b);
+        }
+        ck_assert(c == 1 || weight[0] == weight[1]);
+    }
 }
 END_TEST
 
@@ -311,6 +355,7 @@ int main(void)
     tcase_add_test(rest, rate_rises_and_falls);
     tcase_add_test(rest, an_epoch_sees_each_window_once);
     tcase_add_test(rest, shares_make_the_batch);
+    tcase_add_test(rest, context_ranks_share_sequences);
     tcase_add_test(rest, a_file_has_flags);
     suite_add_tcase(suite, loops);
     suite_add_tcase(suite, rest);

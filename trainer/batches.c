@@ -9,18 +9,23 @@
 
 enum { ARRAYS = 5 };
 
-void batches_begin(struct batches *b, const struct settings *s, int most)
+static size_t own_length(const struct settings *s)
 {
-    const size_t rows = (size_t)(s->micro_batch * s->length), all = rows * (size_t)most * ARRAYS;
+    return (size_t)(s->length / s->cp);
+}
 
-    *b          = (struct batches){.settings = s, .most = most};
-    b->memory   = calloc(all + (size_t)s->length + 1, sizeof(*b->memory));
+void batches_begin(struct batches *b, const struct settings *s, int most, int context)
+{
+    const size_t rows = (size_t)s->micro_batch * own_length(s), all = rows * (size_t)most * ARRAYS,
+                 whole = ARRAYS * (size_t)s->length + 1;
+
+    *b          = (struct batches){.settings = s, .most = most, .context = context};
+    b->memory   = calloc(all + whole, sizeof(*b->memory));
     b->batch    = calloc((size_t)most, sizeof(*b->batch));
     b->sequence = b->memory + all;
     if (!b->memory || !b->batch)
         stop("out of memory for %d micro-batches", most);
-    memset(b->memory, 0,
-           (all + (size_t)s->length + 1) * sizeof(*b->memory)); /* every page is there before the first step */
+    memset(b->memory, 0, (all + whole) * sizeof(*b->memory)); /* every page is there before the first step */
 }
 
 void batches_end(struct batches *b)
@@ -29,22 +34,31 @@ void batches_end(struct batches *b)
     free(b->batch);
 }
 
+/* Own rows of the sequence at hand. The arrays behind its tokens are positions, starts and weights of all rows. */
 static void fill_row(struct batches *b, const struct data *d, int32_t *const *array, size_t at)
 {
     const struct settings *s      = b->settings;
-    const size_t           length = (size_t)s->length;
-    const struct packing   rule   = {d->end, -1, s->reset_position, s->reset_attention, s->mask_end};
-    const struct masks     masks  = {array[2] + at, array[3] + at, (float *)(void *)(array[4] + at)};
+    const size_t           length = (size_t)s->length, own = own_length(s);
+    int32_t               *behind        = b->sequence + length + 1;
+    const int32_t         *whole[ARRAYS] = {b->sequence, b->sequence + 1, behind, behind + length, behind + 2 * length};
+    const struct packing   rule          = {d->end, -1, s->reset_position, s->reset_attention, s->mask_end};
+    const float           *weight        = (const float *)(const void *)whole[4];
 
-    memcpy(array[0] + at, b->sequence, length * sizeof(int32_t));
-    memcpy(array[1] + at, b->sequence + 1, length * sizeof(int32_t));
-    b->weight += d->end >= 0 ? (double)pack_masks(&masks, b->sequence, length, &rule) : (double)length;
+    pack_masks(&(struct masks){behind, behind + length, (float *)(void *)(behind + 2 * length)}, b->sequence, length,
+               &rule);
+    for (size_t i = 0; i < own; i++) {
+        const size_t place = hkt_context_place(i, length, b->context, (int)s->cp);
+
+        for (int k = 0; k < ARRAYS; k++)
+            array[k][at + i] = whole[k][place];
+        b->weight += (double)weight[place];
+    }
 }
 
 void batches_fill(struct batches *b, const struct data *d, const struct batches_span *span)
 {
     const struct settings *s    = b->settings;
-    const size_t           rows = (size_t)(s->micro_batch * s->length);
+    const size_t           rows = (size_t)s->micro_batch * own_length(s);
 
     b->count  = span->count;
     b->weight = 0;
@@ -59,10 +73,10 @@ void batches_fill(struct batches *b, const struct data *d, const struct batches_
                 data_held_out(b->sequence, d, span->consumed + first + (uint64_t)i, span->held_out);
             else
                 data_sequence(b->sequence, d, span->consumed + first + (uint64_t)i);
-            fill_row(b, d, array, (size_t)(i * s->length));
+            fill_row(b, d, array, (size_t)i * own_length(s));
         }
         b->batch[k] = (struct gpt_batch){.count    = (int)s->micro_batch,
-                                         .length   = (int)s->length,
+                                         .length   = (int)own_length(s),
                                          .token    = array[0],
                                          .target   = array[1],
                                          .position = s->reset_position ? array[2] : NULL,

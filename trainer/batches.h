@@ -8,12 +8,14 @@
 struct batches {
     const struct settings *settings;
     int                    most, count; /* micro-batches there is room for; in use */
+    int                    context;     /* this context-parallel rank */
     struct gpt_batch      *batch;
-    int32_t               *memory, *sequence;
-    double                 weight; /* of all rows of this rank's batches: the predictions that count */
+    int32_t               *memory, *sequence; /* of all micro-batches; one whole sequence on its way */
+    double                 weight;            /* of all rows of this rank's batches: the predictions that count */
 };
 
-void batches_begin(struct batches *batches, const struct settings *settings, int most);
+/* Of a context-parallel rank. */
+void batches_begin(struct batches *batches, const struct settings *settings, int most, int context);
 void batches_end(struct batches *batches);
 
 /* Which sequences: `count` micro-batches, the first sequence being `place` in a batch that begins with number

@@ -109,19 +109,23 @@ static int refuse(bool broken, const char *why)
 static void check(struct engine *e)
 {
     const struct settings   *s              = e->settings;
-    const int                size[HKT_AXES] = {(int)s->tp, 1, 0, (int)s->pp};
+    const int                size[HKT_AXES] = {(int)s->tp, (int)s->cp, 0, (int)s->pp};
     struct broken            b              = {{0}, 0};
     const struct gpt_options options        = options_of(e);
 
     if (holds(&b, hkt_grid_init(&e->grid, e->ranks, size, s->order)))
         check_batch(&b, e);
-    holds(&b, gpt_check(&options, (int)s->tp));
+    holds(&b, gpt_check(&options, (int)s->tp, (int)s->cp));
     check_layers(&b, e);
     holds(&b,
           refuse(s->reduce == 1 && s->pp > 1,
                  "--grad-reduce each needs --pipeline-model-parallel-size 1: stages have several micro-batches under "
                  "way; once does"));
     holds(&b, refuse(s->reduce == 1 && s->bitwise, "--grad-reduce each and --bitwise-layouts exclude each other"));
+    holds(&b,
+          refuse(s->cp > 1 && s->bitwise,
+                 "--context-parallel-size and --bitwise-layouts exclude each other: sums over tokens are then made in "
+                 "another order"));
     holds(&b, refuse(s->codec && (s->bitwise || s->fp16), "--codec goes with neither --bitwise-layouts nor --fp16"));
     holds(&b, refuse(options.slices > 0 && options.slices % s->tp != 0,
                      "--bitwise-layouts sums in at most 8 slices, a power of two that divides heads, MLP size and "
@@ -150,12 +154,13 @@ static hkt_comm_t *group_of(const struct engine *e, const char *name)
 static void make_groups(struct engine *e)
 {
     const struct settings *s              = e->settings;
-    const int              size[HKT_AXES] = {(int)s->tp, 1, 0, (int)s->pp};
+    const int              size[HKT_AXES] = {(int)s->tp, (int)s->cp, 0, (int)s->pp};
 
     need(hkt_mesh_create(&e->mesh, e->world, size, s->order, NULL), "laying out the ranks");
     need(hkt_mesh_coordinates(e->at, e->mesh), "laying out the ranks");
     e->tp        = group_of(e, "tp");
-    e->dp        = group_of(e, "dp");
+    e->cp        = group_of(e, "cp");
+    e->dp_cp     = group_of(e, "dp-cp");
     e->pp        = group_of(e, "pp");
     e->model     = group_of(e, "tp-pp");
     e->embedding = s->untied ? NULL : group_of(e, "embedding");
@@ -197,13 +202,14 @@ static void make_part(struct engine *e, int index, int first, int last)
     struct part       *p = &e->part[index];
     struct gpt_options o = options_of(e);
 
-    *p       = (struct part){.engine = e, .first = e->parameters, .slots = e->pp ? in_flight(e, index) : 1};
-    o.first  = first;
-    o.last   = last;
-    o.slots  = p->slots;
-    o.comm   = e->tp;
-    o.ledger = e->ledger;
-    o.hooks  = (struct gpt_hooks){engine_hook_ready, engine_hook_fetch, engine_hook_release, p};
+    *p        = (struct part){.engine = e, .first = e->parameters, .slots = e->pp ? in_flight(e, index) : 1};
+    o.first   = first;
+    o.last    = last;
+    o.slots   = p->slots;
+    o.comm    = e->tp;
+    o.context = e->cp;
+    o.ledger  = e->ledger;
+    o.hooks   = (struct gpt_hooks){engine_hook_ready, engine_hook_fetch, engine_hook_release, p};
     need(gpt_create(&p->gpt, &o), "making the model");
     p->tensor = gpt_tensors(p->gpt, &p->count);
     e->parameters += p->count;
@@ -300,7 +306,7 @@ static void make_optimizer(struct engine *e)
     c.threads             = crew_size();
     snprintf(path, sizeof(path), "%s.%d", s->tier_path ? s->tier_path : "", e->rank);
     c.path = path;
-    need(hkt_zero_create(&e->zero, e->parameter, e->parameters, e->dp, &c, e->ledger), "making the optimizer");
+    need(hkt_zero_create(&e->zero, e->parameter, e->parameters, e->dp_cp, &c, e->ledger), "making the optimizer");
     find_originals(e);
 }
 
@@ -401,17 +407,17 @@ void engine_begin(struct engine *e, struct settings *s, int vocabulary, hkt_comm
     e->loss     = calloc((size_t)e->micros, sizeof(*e->loss));
     if (!e->loss)
         stop("out of memory for %d losses", e->micros);
-    floats = (size_t)(s->micro_batch * s->length * s->width);
+    floats = (size_t)(s->micro_batch * (s->length / s->cp) * s->width);
     floats = floats < (size_t)vocabulary ? (size_t)vocabulary : floats; /* logits travel there, too */
     for (int i = 0; i < 2; i++)
         e->boundary[i] = take(e, floats, HKT_BYTES_ACTIVATION);
-    e->padded = (int32_t *)(void *)take(e, 3 * (size_t)s->length, HKT_BYTES_OTHER);
+    e->padded = (int32_t *)(void *)take(e, 3 * (size_t)(s->length + s->length / s->cp), HKT_BYTES_OTHER);
     make_parts(e);
     make_optimizer(e);
     make_scaler(e);
     draw(e);
-    hkt_comm_t *const group[] = {e->world, e->tp, e->dp, e->pp, e->model, e->embedding};
-    for (int i = 0; i < 6; i++)
+    hkt_comm_t *const group[] = {e->world, e->tp, e->cp, e->dp_cp, e->pp, e->model, e->embedding};
+    for (size_t i = 0; i < sizeof(group) / sizeof(group[0]); i++)
         touch(group[i]);
 }
 

@@ -39,7 +39,8 @@ struct engine_times {
 struct engine {
     const struct settings *settings;
     struct gpt_shape       shape;
-    hkt_comm_t            *world, *tp, *dp, *pp, *model, *embedding; /* NULL: one rank */
+    hkt_comm_t            *world, *tp, *cp, *pp, *model, *embedding; /* NULL: one rank */
+    hkt_comm_t            *dp_cp; /* who adds gradients and losses: data- and context-parallel ranks; NULL: one rank */
     hkt_mesh_t            *mesh;
     hkt_grid_t             grid;
     int                    at[HKT_AXES], rank, ranks;
@@ -63,7 +64,7 @@ struct engine {
     double                 scale;       /* of its gradients */
     uint64_t               step;        /* its number, from 1: the caller's to set, dropout depends on it */
     float                 *boundary[2]; /* between parts without a pipeline: activations, gradients */
-    int32_t               *padded;      /* tokens, positions and starts for engine_logits() */
+    int32_t               *padded;      /* tokens, positions and starts for engine_logits(), of all rows and own ones */
     struct engine_times    times;
 };
 

@@ -152,11 +152,11 @@ static double all_weight(const struct engine *e)
 {
     double weight = e->batches->weight;
 
-    if (!e->dp)
+    if (!e->dp_cp)
         return weight;
     if (!e->batches->batch[0].weight)
-        return weight * e->grid.size[HKT_AXIS_DP];
-    need(hkt_all_reduce(&weight, &weight, 1, HKT_FLOAT64, HKT_SUM, e->dp, NULL), "counting predictions");
+        return weight * e->grid.size[HKT_AXIS_DP] * e->grid.size[HKT_AXIS_CP];
+    need(hkt_all_reduce(&weight, &weight, 1, HKT_FLOAT64, HKT_SUM, e->dp_cp, NULL), "counting predictions");
     return weight;
 }
 
@@ -179,8 +179,8 @@ static double all_losses(const struct engine *e)
 {
     double sum = sum_in_pairs(e->loss, e->batches->count);
 
-    if (e->dp)
-        need(hkt_all_reduce(&sum, &sum, 1, HKT_FLOAT64, HKT_SUM, e->dp, NULL), "adding the losses");
+    if (e->dp_cp)
+        need(hkt_all_reduce(&sum, &sum, 1, HKT_FLOAT64, HKT_SUM, e->dp_cp, NULL), "adding the losses");
     if (e->pp)
         need(hkt_pipeline_share(&sum, 1, e->pipeline), "sharing the loss");
     return sum;
@@ -251,12 +251,32 @@ void engine_evaluate(double sum[2], struct engine *e, struct batches *batches)
 
 /* ---- one more token */
 
-/* With sequence parallelism rows must be shared out: what is missing stands in front, as a document of its own. */
+/* What a sequence must be a multiple of to be shared out. */
+static size_t unit_of(const struct engine *e)
+{
+    const size_t n = e->settings->sequence && e->tp ? (size_t)e->settings->tp : 1, c = (size_t)e->settings->cp;
+
+    return c > 1 && n % 2 ? 2 * n * c : n * c;
+}
+
+/* Own rows out of the whole sequence's. */
+static struct gpt_batch own_window(const struct engine *e, const int32_t *whole, size_t count)
+{
+    const size_t length = (size_t)e->settings->length, c = (size_t)e->settings->cp, own = length / c;
+    int32_t     *part = e->padded + 3 * length;
+
+    for (size_t i = 0; i < count / c; i++)
+        for (size_t k = 0; k < 3; k++)
+            part[k * own + i] = whole[k * length + hkt_context_place(i, count, e->at[HKT_AXIS_CP], (int)c)];
+    return (struct gpt_batch){
+        .count = 1, .length = (int)(count / c), .token = part, .position = part + own, .start = part + 2 * own};
+}
+
+/* What is missing for that stands in front, as a document of its own. */
 static struct gpt_batch window(struct engine *e, const int32_t *token, size_t count)
 {
-    const size_t n = e->settings->sequence && e->tp ? (size_t)e->settings->tp : 1, pad = (n - count % n) % n,
-                 length = (size_t)e->settings->length;
-    int32_t *padded = e->padded, *position = padded + length, *start = position + length;
+    const size_t unit = unit_of(e), pad = (unit - count % unit) % unit, length = (size_t)e->settings->length;
+    int32_t     *padded = e->padded, *position = padded + length, *start = position + length;
 
     memset(padded, 0, 3 * length * sizeof(*padded));
     memcpy(padded + pad, token, count * sizeof(*padded));
@@ -264,11 +284,7 @@ static struct gpt_batch window(struct engine *e, const int32_t *token, size_t co
         position[i] = (int32_t)(i < pad ? i : i - pad);
         start[i]    = (int32_t)(i < pad ? 0 : pad);
     }
-    return (struct gpt_batch){.count    = 1,
-                              .length   = (int)(pad + count),
-                              .token    = padded,
-                              .position = pad ? position : NULL,
-                              .start    = pad ? start : NULL};
+    return own_window(e, padded, pad + count);
 }
 
 /* Through the virtual stages in their order, from rank to rank. */
@@ -291,22 +307,29 @@ static void walk(struct engine *e, const struct gpt_batch *b)
     }
 }
 
+/* The vocabulary's logits from the rank of `comm` that has them. */
+static void share_logits(float *logits, const struct engine *e, int root, hkt_comm_t *comm)
+{
+    if (comm)
+        need(hkt_broadcast(logits, logits, (size_t)e->shape.vocabulary, HKT_FLOAT32, root, comm, NULL),
+             "sharing the logits");
+}
+
 const float *engine_logits(struct engine *e, const int32_t *token, size_t count)
 {
     const struct gpt_batch b      = window(e, token, count);
-    const int              pp     = (int)e->settings->pp;
+    const int              last   = (int)e->settings->pp - 1;
+    const bool             has    = e->at[HKT_AXIS_PP] == last;
     const float           *logits = NULL;
     float                 *shared = e->boundary[1];
 
     e->mode = ENGINE_LOSS;
     walk(e, &b);
-    if (!e->pp || e->at[HKT_AXIS_PP] == pp - 1)
+    if (has) {
         need(gpt_logits(e->part[e->parts - 1].gpt, &b, &logits), "logits");
-    if (!e->pp)
-        return logits;
-    if (logits)
         memcpy(shared, logits, (size_t)e->shape.vocabulary * sizeof(float));
-    need(hkt_broadcast(shared, shared, (size_t)e->shape.vocabulary, HKT_FLOAT32, pp - 1, e->pp, NULL),
-         "sharing the logits");
+        share_logits(shared, e, 0, e->cp);
+    }
+    share_logits(shared, e, last, e->pp);
     return shared;
 }

@@ -38,35 +38,46 @@ static struct scratch scratch_of(float *memory)
 
 /* One head of one sequence. */
 struct head {
-    struct matrix  query, key, value, mixed; /* (T, D) */
-    float         *log_sum;                  /* (T) */
-    const int32_t *start;
+    struct matrix  query, key, value, out; /* (queries or keys, D) */
+    float         *log_sum;                /* (queries) */
+    const int32_t *start;                  /* (queries) */
+    int            queries, keys, first_query, first_key;
     struct tile    tile; /* without the places */
     hkt_random_t   random;
-    uint64_t       first; /* random element of query 0 and key 0 */
+    uint64_t       first; /* random element of place 0 and place 0 */
     uint64_t       span;
     bool           drops;
 };
 
-static struct head head_of(const struct flash *f, const float *qkv, const float *mixed, int b, int h)
+static struct matrix view_of(hkt_heads_t v, int b, int h, size_t rows, size_t size)
 {
-    const size_t  row = (size_t)b * (size_t)f->length, D = (size_t)f->size, heads = (size_t)f->heads;
-    const size_t  column = (size_t)h * 3 * D;
-    const int     stride = f->heads * f->size;
-    float        *first  = (float *)qkv + row * 3 * heads * D + column;
-    struct matrix view   = {first, f->length, f->size, 3 * stride, false};
-    struct head   head   = {.query = view, .key = view, .value = view};
+    return (struct matrix){v.data + (size_t)b * v.sequence + (size_t)h * v.head, (int)rows, (int)size, (int)v.row,
+                           false};
+}
 
-    head.key.data += D;
-    head.value.data += 2 * D;
-    head.mixed   = (struct matrix){(float *)mixed + row * heads * D + (size_t)h * D, f->length, f->size, stride, false};
-    head.log_sum = f->log_sum + ((size_t)h * (size_t)f->batch + (size_t)b) * (size_t)f->length;
-    head.start   = f->start ? f->start + row : NULL;
-    head.tile    = (struct tile){.start   = head.start,
-                                 .scale   = 1.0f / sqrtf((float)f->size),
-                                 .slope   = f->slope ? f->slope[h] : 0,
-                                 .dropout = f->dropout};
-    head.drops   = f->random != NULL;
+static int key_head(const hkt_attention_t *a, int h)
+{
+    return h / (int)(a->heads / a->key_heads);
+}
+
+static struct head head_of(const hkt_attention_t *a, const struct flash *f, int b, int h)
+{
+    const size_t row  = (size_t)b * (size_t)f->length + a->own_query;
+    const int    k    = key_head(a, h);
+    struct head  head = {.query       = view_of(a->query, b, h, a->queries, a->size),
+                         .key         = view_of(a->key, b, k, a->keys, a->size),
+                         .value       = view_of(a->value, b, k, a->keys, a->size),
+                         .out         = view_of(a->out, b, h, a->queries, a->size),
+                         .log_sum     = view_of(a->log_sum, b, h, a->queries, 1).data,
+                         .start       = f->start ? f->start + row : NULL,
+                         .queries     = (int)a->queries,
+                         .keys        = (int)a->keys,
+                         .first_query = (int)a->first_query,
+                         .first_key   = (int)a->first_key,
+                         .drops       = f->random != NULL};
+
+    head.tile = (struct tile){
+        .scale = 1.0f / sqrtf((float)a->size), .slope = f->slope ? f->slope[h] : 0, .dropout = f->dropout};
     if (head.drops) {
         head.random = f->random[b];
         head.span   = (uint64_t)f->span;
@@ -87,12 +98,21 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* The first tile of keys that the queries `first` .. see: starts never fall within a sequence. */
-static int first_tile(const struct head *head, int first)
+/* The first tile of keys that the queries `row` .. see: starts never fall within a sequence. */
+static int first_tile(const struct head *head, int row)
 {
-    return head->start ? head->start[first] / FLASH_COLS * FLASH_COLS : 0;
+    const int begin = head->start ? head->start[row] - head->first_key : 0;
+
+    return begin > 0 ? begin / FLASH_COLS * FLASH_COLS : 0;
 }
 
+/* Behind the last key that one of the queries up to `end` - 1 sees. */
+static int end_of(const struct head *head, int end)
+{
+    return least(head->first_query + end - head->first_key, head->keys);
+}
+
+/* Within the block of queries and keys. */
 struct place {
     int row, col, rows, cols;
 };
@@ -101,12 +121,14 @@ static struct tile tile_at(const struct head *head, const struct scratch *s, str
 {
     struct tile tile = head->tile;
 
-    tile.first_row = p.row;
-    tile.first_col = p.col;
+    tile.first_row = head->first_query + p.row;
+    tile.first_col = head->first_key + p.col;
+    tile.start     = head->start ? head->start + p.row : NULL;
     if (head->drops) {
         for (int i = 0; i < p.rows; i++)
             hkt_random_fill_bits(s->bits + i * p.cols, head->random,
-                                 head->first + (uint64_t)(p.row + i) * head->span + (uint64_t)p.col, (size_t)p.cols);
+                                 head->first + (uint64_t)(tile.first_row + i) * head->span + (uint64_t)tile.first_col,
+                                 (size_t)p.cols);
         tile.bits = s->bits;
     }
     return tile;
@@ -114,12 +136,14 @@ static struct tile tile_at(const struct head *head, const struct scratch *s, str
 
 static void rows_forward(const struct head *head, const struct scratch *s, int row, int rows)
 {
-    const struct matrix mixed = rows_of(head->mixed, row, rows), query = rows_of(head->query, row, rows);
-    const int           end = row + rows, begin = first_tile(head, row);
+    const struct matrix out = rows_of(head->out, row, rows), query = rows_of(head->query, row, rows);
+    const int           end = end_of(head, row + rows), begin = first_tile(head, row);
 
     for (int i = 0; i < rows; i++) {
         s->most[i] = -INFINITY;
         s->sum[i]  = 0;
+        if (begin >= end)
+            memset(out.data + (size_t)i * (size_t)out.stride, 0, (size_t)out.cols * sizeof(float));
     }
     for (int col = begin; col < end; col += FLASH_COLS) {
         const int           cols   = least(end - col, FLASH_COLS);
@@ -127,55 +151,42 @@ static void rows_forward(const struct head *head, const struct scratch *s, int r
         const struct tile   tile   = tile_at(head, s, (struct place){row, col, rows, cols});
 
         multiply(scores, query, transpose(rows_of(head->key, col, cols)), 0);
-        kernels->tile_forward(scores, mixed, s->most, s->sum, &tile);
-        multiply(mixed, scores, rows_of(head->value, col, cols), col > begin);
+        kernels->tile_forward(scores, out, s->most, s->sum, &tile);
+        multiply(out, scores, rows_of(head->value, col, cols), col > begin);
     }
-    kernels->tile_end(mixed, head->log_sum + row, s->most, s->sum);
+    kernels->tile_end(out, head->log_sum + row, s->most, s->sum);
 }
 
-/* A pass over all heads of all sequences, numbered sequence by sequence. */
+/* A pass over all heads of keys of all sequences, numbered sequence by sequence; the queries that look at one have one
+ * order, for they add to its gradients. */
 struct work {
-    const struct flash *f;
-    float              *memory; /* of all threads */
-    size_t              share;  /* heads that a thread gets */
-    float              *dqkv;
-    const float        *dmixed;
+    const hkt_attention_t          *a;
+    const hkt_attention_gradient_t *g; /* NULL: forward */
+    const struct flash             *f;
+    float                          *memory; /* of all threads */
+    size_t                          share;  /* heads of keys that a thread gets */
 };
 
-static void heads_forward(void *arg, size_t first, size_t count)
+static void head_forward(const struct work *w, const struct scratch *s, int b, int h)
 {
-    const struct work   *w = arg;
-    const struct flash  *f = w->f;
-    const struct scratch s = scratch_of(w->memory + first / w->share * SCRATCH);
+    const struct head head = head_of(w->a, w->f, b, h);
 
-    for (size_t i = first; i < first + count; i++) {
-        const struct head head = head_of(f, f->qkv, f->mixed, (int)i / f->heads, (int)i % f->heads);
-
-        for (int row = 0; row < f->length; row += FLASH_ROWS)
-            rows_forward(&head, &s, row, least(f->length - row, FLASH_ROWS));
-    }
+    for (int row = 0; row < head.queries; row += FLASH_ROWS)
+        rows_forward(&head, s, row, least(head.queries - row, FLASH_ROWS));
 }
 
-static void share(struct work *w, void (*heads)(void *arg, size_t first, size_t count))
+/* Gradients of one head, in the order of struct head. */
+struct head_gradient {
+    struct matrix query, key, value, out;
+};
+
+static void rows_backward(const struct head_gradient *grad, const struct head *head, const struct scratch *s, int row,
+                          int rows)
 {
-    const size_t total = (size_t)w->f->batch * (size_t)w->f->heads, threads = (size_t)crew_size();
+    const struct matrix query = rows_of(head->query, row, rows), dout = rows_of(grad->out, row, rows);
+    const int           end = end_of(head, row + rows), begin = first_tile(head, row);
 
-    w->share = (total + threads - 1) / threads;
-    crew_run(heads, w, total, w->share);
-}
-
-void flash_forward(const struct flash *f, float *memory)
-{
-    share(&(struct work){.f = f, .memory = memory}, heads_forward);
-}
-
-/* grad's keys and values are zero at first, for tiles add to them. */
-static void rows_backward(const struct head *grad, const struct head *head, const struct scratch *s, int row, int rows)
-{
-    const struct matrix query = rows_of(head->query, row, rows), dmixed = rows_of(grad->mixed, row, rows);
-    const int           end = row + rows, begin = first_tile(head, row);
-
-    kernels->row_products(s->delta, rows_of(head->mixed, row, rows), dmixed);
+    kernels->row_products(s->delta, rows_of(head->out, row, rows), dout);
     for (int col = begin; col < end; col += FLASH_COLS) {
         const int           cols   = least(end - col, FLASH_COLS);
         const struct matrix scores = matrix_of(s->scores, rows, cols), ds = matrix_of(s->gradient, rows, cols);
@@ -183,31 +194,51 @@ static void rows_backward(const struct head *grad, const struct head *head, cons
         const struct tile   tile = tile_at(head, s, (struct place){row, col, rows, cols});
 
         multiply(scores, query, transpose(key), 0);
-        multiply(ds, dmixed, transpose(value), 0);
+        multiply(ds, dout, transpose(value), 0);
         kernels->tile_backward(ds, scores, head->log_sum + row, s->delta, &tile);
-        multiply(rows_of(grad->value, col, cols), transpose(scores), dmixed, 1);
-        multiply(rows_of(grad->query, row, rows), ds, key, col > begin);
+        multiply(rows_of(grad->value, col, cols), transpose(scores), dout, 1);
+        multiply(rows_of(grad->query, row, rows), ds, key, 1);
         multiply(rows_of(grad->key, col, cols), transpose(ds), query, 1);
     }
 }
 
-static void heads_backward(void *arg, size_t first, size_t count)
+static void head_backward(const struct work *w, const struct scratch *s, int b, int h)
 {
-    const struct work   *w = arg;
-    const struct flash  *f = w->f;
-    const struct scratch s = scratch_of(w->memory + first / w->share * SCRATCH);
+    const hkt_attention_t     *a    = w->a;
+    const int                  k    = key_head(a, h);
+    const struct head          head = head_of(a, w->f, b, h);
+    const struct head_gradient grad = {
+        view_of(w->g->dquery, b, h, a->queries, a->size), view_of(w->g->dkey, b, k, a->keys, a->size),
+        view_of(w->g->dvalue, b, k, a->keys, a->size), view_of(w->g->dout, b, h, a->queries, a->size)};
 
-    for (size_t i = first; i < first + count; i++) {
-        const int         b = (int)i / f->heads, h = (int)i % f->heads;
-        const struct head head = head_of(f, f->qkv, f->mixed, b, h), grad = head_of(f, w->dqkv, w->dmixed, b, h);
-
-        for (int row = 0; row < f->length; row += FLASH_ROWS)
-            rows_backward(&grad, &head, &s, row, least(f->length - row, FLASH_ROWS));
-    }
+    for (int row = 0; row < head.queries; row += FLASH_ROWS)
+        rows_backward(&grad, &head, s, row, least(head.queries - row, FLASH_ROWS));
 }
 
-void flash_backward(float *dqkv, const float *dmixed, const struct flash *f, float *memory)
+static void some_heads(void *arg, size_t first, size_t count)
 {
-    memset(dqkv, 0, (size_t)f->batch * (size_t)f->length * 3 * (size_t)f->heads * (size_t)f->size * sizeof(float));
-    share(&(struct work){.f = f, .memory = memory, .dqkv = dqkv, .dmixed = dmixed}, heads_backward);
+    const struct work   *w    = arg;
+    const struct scratch s    = scratch_of(w->memory + first / w->share * SCRATCH);
+    const size_t         each = w->a->heads / w->a->key_heads;
+
+    for (size_t i = first * each; i < (first + count) * each; i++)
+        (w->g ? head_backward : head_forward)(w, &s, (int)(i / w->a->heads), (int)(i % w->a->heads));
+}
+
+static void share(struct work *w)
+{
+    const size_t total = w->a->batch * w->a->key_heads, threads = (size_t)crew_size();
+
+    w->share = (total + threads - 1) / threads;
+    crew_run(some_heads, w, total, w->share);
+}
+
+void flash_forward(const hkt_attention_t *a, const struct flash *f, float *memory)
+{
+    share(&(struct work){.a = a, .f = f, .memory = memory});
+}
+
+void flash_backward(const hkt_attention_gradient_t *g, const hkt_attention_t *a, const struct flash *f, float *memory)
+{
+    share(&(struct work){.a = a, .g = g, .f = f, .memory = memory});
 }

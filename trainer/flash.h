@@ -1,5 +1,5 @@
-/* flash.h -- blocked self-attention, forward and backward: causal, with documents that do not see each other, ALiBi and
- * dropout; memory beside input and output is a number per row and head, and tiles.
+/* flash.h -- blocked attention of queries to keys, forward and backward: causal, with documents that do not see each
+ * other, ALiBi and dropout; memory beside input and output is a number per row and head, and tiles.
  */
 #ifndef TRAINER_FLASH_H
 #define TRAINER_FLASH_H
@@ -10,15 +10,12 @@
 
 enum { FLASH_ROWS = 64, FLASH_COLS = 256 }; /* queries and keys of a tile */
 
-/* B sequences of T rows; this rank's heads of D floats each. */
+/* What decides which keys a query sees, beside its place: it sees none behind it. */
 struct flash {
-    int            batch, length, heads, size; /* B, T, heads, D */
-    const float   *qkv;                        /* (B,T, heads, 3, D): queries, keys, values of a head side by side */
-    float         *mixed;                      /* (B,T, heads, D) */
-    float         *log_sum;                    /* (heads, B,T), written forward */
-    const int32_t *start;                      /* (B,T): the first key that a row sees, never falling; NULL: 0 */
-    const float   *slope;                      /* (heads): ALiBi; NULL: none */
-    struct dropout dropout;                    /* below 0: none */
+    int            length;  /* rows of a sequence on this rank */
+    const int32_t *start;   /* (B, length): the first key that a row sees, never falling; NULL: 0 */
+    const float   *slope;   /* (heads): ALiBi; NULL: none */
+    struct dropout dropout; /* below 0: none */
     /* Where the masks come from: element ((head * span + query) * span + key) of the stream of each sequence. */
     const hkt_random_t *random; /* (B); NULL: no dropout */
     int                 first_head, span;
@@ -27,9 +24,10 @@ struct flash {
 /* Floats of scratch that both passes need for a crew of `threads`. */
 size_t flash_scratch(size_t threads);
 
-/* Heads are shared by the threads of the caller's crew. */
-void flash_forward(const struct flash *f, float *scratch);
-/* dmixed -> dqkv, shaped as mixed and qkv. */
-void flash_backward(float *dqkv, const float *dmixed, const struct flash *f, float *scratch);
+/* The shapes are those of context parallelism in hocket_train.h. Heads of keys are shared by the threads of the
+ * caller's crew. */
+void flash_forward(const hkt_attention_t *a, const struct flash *f, float *scratch);
+/* Adds to the gradients; out and log_sum are those of all keys. */
+void flash_backward(const hkt_attention_gradient_t *g, const hkt_attention_t *a, const struct flash *f, float *scratch);
 
 #endif

@@ -2,12 +2,14 @@
  * which tensor parallelism leaves it a part, for several micro-batches at a time.
  *
  * Letters in shapes: B sequences, T positions, R = B T rows (tokens), C width, H heads, F width of the MLP, V
- * vocabulary, n tensor-parallel ranks. All matrices are row-major fp32; a linear layer keeps its weight as (outputs,
- * inputs). With sequence parallelism what lies between the blocks is held as R / n own rows on each rank.
+ * vocabulary, n tensor-parallel ranks, c context-parallel ones. All matrices are row-major fp32; a linear layer keeps
+ * its weight as (outputs, inputs). With sequence parallelism what lies between the blocks is held as R / n own rows on
+ * each rank. With context parallelism a rank has T / c rows of every sequence, hkt_context_place() says which, and that
+ * is its T.
  *
  * Whatever is drawn (weights, dropout) is a function of global coordinates; so layouts, recomputation and resuming
  * never change it. All functions return HKT_OK or a negative error with its sentence in hkt_last_error(). Those that
- * run passes are collective over the tensor-parallel group.
+ * run passes are collective over the tensor-parallel and the context-parallel group.
  */
 #ifndef TRAINER_GPT_H
 #define TRAINER_GPT_H
@@ -58,8 +60,9 @@ struct gpt_options {
     uint64_t           seed;
     hkt_comm_t        *comm; /* tensor-parallel group; NULL: one rank */
     bool               sequence, overlap;
-    int                slices; /* as in hkt_tensor_config_t: 0, or sums that do not depend on n */
-    hkt_ledger_t      *ledger; /* activations are counted there to the byte; NULL: nowhere */
+    int                slices;  /* as in hkt_tensor_config_t: 0, or sums that do not depend on n */
+    hkt_comm_t        *context; /* context-parallel group; NULL: one rank */
+    hkt_ledger_t      *ledger;  /* activations are counted there to the byte; NULL: nowhere */
     struct gpt_hooks   hooks;
 };
 
@@ -74,13 +77,13 @@ struct gpt_tensor {
     float   *weight, *gradient;
 };
 
-/* A micro-batch. Arrays are (B, T). */
+/* A micro-batch. Arrays are (B, T), of own rows. */
 struct gpt_batch {
     int            count, length;  /* B, T */
     const int32_t *token, *target; /* target may be NULL where there is no loss */
     const float   *weight;         /* of each row's loss; NULL: 1 */
-    const int32_t *position;       /* of rows within their document; NULL: 0 .. T - 1 */
-    const int32_t *start;    /* the row of the sequence that each row's document starts with, never falling; NULL: 0 */
+    const int32_t *position;       /* of rows within their document; NULL: within their sequence */
+    const int32_t *start;    /* the place in the sequence that each row's document starts at, never falling; NULL: 0 */
     uint64_t       step;     /* for dropout, with: */
     uint32_t       sequence; /* number of the first sequence within the global batch */
     float          scale;    /* of the gradient: loss scale / tokens of the step */
@@ -91,14 +94,14 @@ struct gpt_batch {
 enum gpt_mode {
     GPT_TRAIN, /* dropout; with the head: the loss and already the head's gradients */
     GPT_LOSS,  /* no dropout, no backward */
-    GPT_LOGITS /* no dropout, no loss: logits of every sequence's last row */
+    GPT_LOGITS /* no dropout, no loss: logits of every sequence's last own row */
 };
 
 struct gpt;
 
-/* Every rule that the shape breaks on n ranks (sequence parallel or not), one a line, in hkt_last_error(), with what
- * would do. */
-int gpt_check(const struct gpt_options *options, int n);
+/* Every rule that the shape breaks on n tensor-parallel ranks (sequence parallel or not) and c context-parallel ones,
+ * in hkt_last_error(), with what would do. */
+int gpt_check(const struct gpt_options *options, int n, int c);
 
 /* The calling thread, with its crew if it has one, runs the passes. */
 int  gpt_create(struct gpt **model, const struct gpt_options *options);
@@ -133,7 +136,8 @@ struct gpt_ends {
 };
 int gpt_forward(struct gpt *model, int slot, const struct gpt_batch *batch, const struct gpt_ends *ends);
 
-/* After GPT_LOGITS: (B, V), all of the vocabulary on every rank, valid until the next forward. */
+/* After GPT_LOGITS: (B, V), all of the vocabulary on every tensor-parallel rank, valid until the next forward. The
+ * sequences' last row is that of context-parallel rank 0. */
 int gpt_logits(struct gpt *model, const struct gpt_batch *batch, const float **logits);
 
 /* Backward of a slot whose forward was GPT_TRAIN. doutput: from the next part (NULL for the last); dinput: for the part

@@ -2,7 +2,6 @@
  * layer to layer in work STREAM; the gradients of what linear layers put out lie in the layer's late fields, for the
  * weights' pass where there is one.
  */
-#include "flash.h"
 #include "gpt_inside.h"
 
 #include <string.h>
@@ -81,22 +80,37 @@ static int mlp_backward(const struct pass *p, int layer, const struct layer_memo
     return HKT_OK;
 }
 
+/* From D_MIXED. */
+static int attention_backward(const struct pass *p, float *dqkv, struct gpt_attention *a)
+{
+    struct gpt                    *m = p->m;
+    const hkt_attention_gradient_t g = {
+        {m->work[D_MIXED], a->own.out.sequence, a->own.out.row, a->own.out.head},
+        gpt_third(p, dqkv, 0),
+        gpt_third(p, dqkv, 1),
+        gpt_third(p, dqkv, 2),
+    };
+
+    memset(dqkv, 0, p->rows * a->own.query.row * sizeof(float));
+    return hkt_context_backward(&g, &a->own, a, m->ring);
+}
+
 static int mixer_backward(const struct pass *p, int layer, const struct layer_memory *memory)
 {
-    struct gpt        *m   = p->m;
-    float *const      *s   = memory->saved;
-    struct gpt_tensor *qkv = block_tensor(m, layer, QKV_WEIGHT), *mix = block_tensor(m, layer, MIX_WEIGHT);
-    struct gpt_tensor *gain   = block_tensor(m, layer, LN1_GAIN);
-    const hkt_linear_t column = gpt_linear(p, qkv, !m->options.apart), row = gpt_linear(p, mix, !m->options.apart);
-    const struct norm  norm  = gpt_norm(p, gain, s[INPUT], s[MEAN1], s[RSTD1]);
-    const struct flash flash = gpt_attention(p, layer, memory);
-    const float       *dy    = before_dropout(p, memory->late[D_MIX], layer, DROP_MIX);
+    struct gpt          *m   = p->m;
+    float *const        *s   = memory->saved;
+    struct gpt_tensor   *qkv = block_tensor(m, layer, QKV_WEIGHT), *mix = block_tensor(m, layer, MIX_WEIGHT);
+    struct gpt_tensor   *gain   = block_tensor(m, layer, LN1_GAIN);
+    const hkt_linear_t   column = gpt_linear(p, qkv, !m->options.apart), row = gpt_linear(p, mix, !m->options.apart);
+    const struct norm    norm = gpt_norm(p, gain, s[INPUT], s[MEAN1], s[RSTD1]);
+    struct gpt_attention a    = gpt_attention(p, layer, memory);
+    const float         *dy   = before_dropout(p, memory->late[D_MIX], layer, DROP_MIX);
 
     if (m->options.recompute == GPT_SELECTIVE)
         kernels->norm(s[NORM1], &norm);
     kernels->sum_rows(mix[1].gradient, dy, (int)p->own, mix[1].cols, p->batch->keep);
     TRY(hkt_row_backward(m->work[D_MIXED], dy, s[MIXED], &row, m->split));
-    flash_backward(memory->late[D_QKV], m->work[D_MIXED], &flash, m->work[FLASH]);
+    TRY(attention_backward(p, memory->late[D_QKV], &a));
     gpt_rotate(p, memory->late[D_QKV], -1);
     kernels->sum_rows(qkv[1].gradient, memory->late[D_QKV], (int)p->rows, qkv[1].own_cols, p->batch->keep);
     TRY(hkt_column_backward(m->work[NARROW], memory->late[D_QKV], s[NORM1], &column, m->split));

@@ -4,7 +4,6 @@
  * qkv and up are column layers, mix and down row layers. Embedding and head are in gpt_head.c.
  */
 #include "crew.h"
-#include "flash.h"
 #include "gpt_inside.h"
 
 #include <math.h>
@@ -36,7 +35,7 @@ void gpt_drop_rows(const struct pass *p, float *y, const struct drop_rows *in)
 
         if (drops)
             hkt_random_fill_bits(bits, hkt_random_at(m->options.seed, b->step, sequence, (uint32_t)in->layer, in->what),
-                                 row % length * C, C);
+                                 gpt_place(p, row) * C, C);
         if (in->bias)
             kernels->bias_dropout_add(y, &(struct dropped){x, in->bias, in->residual + i * C, bits, chance}, (int)C);
         else if (drops)
@@ -66,8 +65,7 @@ void gpt_rotate(const struct pass *p, float *qkv, float sign)
         return;
     for (size_t row = 0; row < p->rows; row++, qkv += (size_t)heads * 3 * (size_t)size) {
         const int32_t *given = p->batch->position;
-        const size_t   place = given ? (size_t)given[row] : row % (size_t)p->batch->length,
-                     at      = place * (size_t)(size / 2);
+        const size_t   place = given ? (size_t)given[row] : gpt_place(p, row), at = place * (size_t)(size / 2);
 
         for (int h = 0; h < heads; h++)
             for (int which = 0; which < 2; which++)
@@ -76,30 +74,81 @@ void gpt_rotate(const struct pass *p, float *qkv, float sign)
     }
 }
 
-struct flash gpt_attention(const struct pass *p, int layer, const struct layer_memory *memory)
+hkt_heads_t gpt_third(const struct pass *p, float *qkv, int which)
+{
+    const size_t heads = (size_t)(p->m->options.shape.heads / p->m->n),
+                 size = (size_t)(p->m->options.shape.width / p->m->options.shape.heads), row = 3 * heads * size;
+
+    return (hkt_heads_t){qkv + (size_t)which * size, (size_t)p->batch->length * row, row, 3 * size};
+}
+
+static struct flash masks(const struct pass *p, int layer)
 {
     struct gpt             *m     = p->m;
     const struct gpt_batch *b     = p->batch;
     const struct gpt_shape *s     = &m->options.shape;
-    const int               heads = s->heads / m->n;
     const bool              drops = p->train && s->attention_dropout > 0;
 
     for (int i = 0; drops && i < b->count; i++)
         m->random[i] =
             hkt_random_at(m->options.seed, b->step, b->sequence + (uint32_t)i, (uint32_t)layer, DROP_ATTENTION);
-    return (struct flash){.batch      = b->count,
-                          .length     = b->length,
-                          .heads      = heads,
-                          .size       = s->width / s->heads,
-                          .qkv        = memory->saved[QKV],
-                          .mixed      = memory->saved[MIXED],
-                          .log_sum    = memory->saved[LOG_SUM],
+    return (struct flash){.length     = b->length,
                           .start      = b->start,
                           .slope      = m->slope,
                           .dropout    = gpt_dropout(s->attention_dropout),
                           .random     = drops ? m->random : NULL,
-                          .first_head = m->me * heads,
+                          .first_head = m->me * (s->heads / m->n),
                           .span       = s->length};
+}
+
+struct gpt_attention gpt_attention(const struct pass *p, int layer, const struct layer_memory *memory)
+{
+    const struct gpt       *m = p->m;
+    const struct gpt_shape *s = &m->options.shape;
+    const size_t            T = (size_t)p->batch->length, heads = (size_t)(s->heads / m->n);
+    const size_t            size = (size_t)(s->width / s->heads);
+    float *const           *a    = memory->saved;
+    const hkt_attention_t   own  = {.batch     = (size_t)p->batch->count,
+                                    .size      = size,
+                                    .heads     = heads,
+                                    .key_heads = heads,
+                                    .queries   = T,
+                                    .keys      = T,
+                                    .query     = gpt_third(p, a[QKV], 0),
+                                    .key       = gpt_third(p, a[QKV], 1),
+                                    .value     = gpt_third(p, a[QKV], 2),
+                                    .out       = {a[MIXED], T * heads * size, heads * size, size},
+                                    .log_sum   = {a[LOG_SUM], T, 1, p->rows}};
+
+    return (struct gpt_attention){own, masks(p, layer), m->work[FLASH]};
+}
+
+static int block_forward(const hkt_attention_t *block, void *arg)
+{
+    const struct gpt_attention *a = arg;
+
+    flash_forward(block, &a->flash, a->scratch);
+    return HKT_OK;
+}
+
+static int block_backward(const hkt_attention_gradient_t *gradient, const hkt_attention_t *block, void *arg)
+{
+    const struct gpt_attention *a = arg;
+
+    flash_backward(gradient, block, &a->flash, a->scratch);
+    return HKT_OK;
+}
+
+int gpt_ring_create(struct gpt *m)
+{
+    hkt_context_config_t config = HKT_CONTEXT_CONFIG_INIT;
+
+    config.comm     = m->options.context;
+    config.overlap  = m->options.overlap;
+    config.forward  = block_forward;
+    config.backward = block_backward;
+    config.ledger   = m->options.ledger;
+    return hkt_context_create(&m->ring, &config);
 }
 
 /* The activation on columns, which a crew divides: so that the column sums of backward have one order. */
@@ -143,14 +192,14 @@ static int mixer_forward(const struct pass *p, int layer, const struct layer_mem
     float *const            *s   = memory->saved;
     const struct gpt_tensor *qkv = block_tensor(m, layer, QKV_WEIGHT), *mix = block_tensor(m, layer, MIX_WEIGHT);
     const hkt_linear_t       column = gpt_linear(p, qkv, false), row = gpt_linear(p, mix, false);
-    const struct norm        norm  = gpt_norm(p, block_tensor(m, layer, LN1_GAIN), s[INPUT], s[MEAN1], s[RSTD1]);
-    const struct flash       flash = gpt_attention(p, layer, memory);
+    const struct norm        norm = gpt_norm(p, block_tensor(m, layer, LN1_GAIN), s[INPUT], s[MEAN1], s[RSTD1]);
+    struct gpt_attention     a    = gpt_attention(p, layer, memory);
 
     kernels->norm(s[NORM1], &norm);
     TRY(hkt_column_forward(s[QKV], s[NORM1], &column, m->split));
     kernels->add_bias(s[QKV], qkv[1].weight, (int)p->rows, qkv[1].own_cols);
     gpt_rotate(p, s[QKV], 1);
-    flash_forward(&flash, m->work[FLASH]);
+    TRY(hkt_context_forward(&a.own, &a, m->ring));
     TRY(hkt_row_forward(m->work[NARROW], s[MIXED], &row, m->split));
     gpt_drop_rows(p, s[MIDDLE], &(struct drop_rows){m->work[NARROW], mix[1].weight, s[INPUT], layer, DROP_MIX});
     return HKT_OK;
@@ -181,19 +230,21 @@ int gpt_layer_forward(const struct pass *p, int layer, const struct layer_memory
 }
 
 /* What the arrays of a batch say must be within what the model was made for. */
-static int check_places(const struct gpt *m, const struct gpt_batch *b)
+static int check_places(const struct pass *p)
 {
-    const size_t rows = (size_t)b->count * (size_t)b->length;
+    const struct gpt       *m = p->m;
+    const struct gpt_batch *b = p->batch;
 
-    for (size_t i = 0; i < rows; i++) {
-        const int32_t here = (int32_t)(i % (size_t)b->length);
+    for (size_t i = 0; i < p->rows; i++) {
+        const int32_t here  = (int32_t)gpt_place(p, i);
+        const bool    first = i % (size_t)b->length == 0;
 
         if (b->position && (b->position[i] < 0 || b->position[i] >= m->options.shape.length))
             return hkt_error_set(HKT_ERR_ARGUMENT, "position %d of row %zu is outside of the length %d",
                                  (int)b->position[i], i, m->options.shape.length);
-        if (b->start && (b->start[i] < 0 || b->start[i] > here || (here > 0 && b->start[i] < b->start[i - 1])))
+        if (b->start && (b->start[i] < 0 || b->start[i] > here || (!first && b->start[i] < b->start[i - 1])))
             return hkt_error_set(HKT_ERR_ARGUMENT,
-                                 "row %zu: its document starts at row %d of the sequence, after it or before the "
+                                 "row %zu: its document starts at place %d of the sequence, after it or before the "
                                  "document of the row before",
                                  i, (int)b->start[i]);
     }
@@ -203,18 +254,19 @@ static int check_places(const struct gpt *m, const struct gpt_batch *b)
 int gpt_pass(struct pass *p, struct gpt *m, int slot, const struct gpt_batch *b)
 {
     const size_t n = m->options.sequence ? (size_t)m->n : 1, rows = (size_t)b->count * (size_t)b->length;
+    const int    longest = m->options.shape.length / m->ranks, chunks = m->ranks > 1 ? 2 : 1;
 
     if (slot < 0 || slot >= m->options.slots)
         return hkt_error_set(HKT_ERR_ARGUMENT, "slot %d of %d", slot, m->options.slots);
-    if (b->count < 1 || b->length < 1 || b->length > m->options.shape.length || b->count > m->options.batch || rows % n)
+    if (b->count < 1 || b->length < 1 || b->length > longest || b->count > m->options.batch || rows % n ||
+        b->length % chunks)
         return hkt_error_set(
             HKT_ERR_ARGUMENT,
-            "a micro-batch of %d sequences of %d tokens: the model was made for at most %d of %d, and for "
-            "multiples of %zu rows",
-            b->count, b->length, m->options.batch, m->options.shape.length, n);
-    TRY(check_places(m, b));
+            "a micro-batch of %d sequences of %d own tokens: the model was made for at most %d of %d, for multiples of "
+            "%zu rows, and for sequences in %d chunk(s)",
+            b->count, b->length, m->options.batch, longest, n, chunks);
     *p = (struct pass){m, b, &m->slot[slot], rows, rows / n, m->options.sequence ? rows / n * (size_t)m->me : 0, false};
-    return HKT_OK;
+    return check_places(p);
 }
 
 size_t gpt_boundary(const struct gpt *m, const struct gpt_batch *b)

@@ -4,7 +4,6 @@
  * together (they would be most of a small model's memory), and what a slot keeps for backward is one gradient of the
  * stream's shape. Every sum keeps the order of the micro-batches, as if it had been done in backward.
  */
-#include "flash.h"
 #include "gpt_inside.h"
 
 #include <string.h>
@@ -19,7 +18,7 @@ static hkt_vocabulary_t vocabulary(const struct gpt *m, size_t rows)
 
 static size_t place_of(const struct pass *p, size_t row)
 {
-    return p->batch->position ? (size_t)p->batch->position[row] : row % (size_t)p->batch->length;
+    return p->batch->position ? (size_t)p->batch->position[row] : gpt_place(p, row);
 }
 
 static struct norm embedding_norm(const struct pass *p)
@@ -159,8 +158,8 @@ static int last_logits(const struct head *h)
 
 int gpt_head_forward(const struct pass *p, enum gpt_mode mode, double *loss)
 {
-    struct gpt       *m = p->m;
-    const size_t      C = (size_t)m->options.shape.width;
+    struct gpt       *m     = p->m;
+    const size_t      C     = (size_t)m->options.shape.width;
     const bool        split = m->options.sequence && m->n > 1;
     double            sum   = 0;
     const struct head h     = {p, mode, m->work[HEAD_ROWS], &sum};

@@ -3,6 +3,7 @@
 #ifndef TRAINER_GPT_INSIDE_H
 #define TRAINER_GPT_INSIDE_H
 
+#include "flash.h"
 #include "gpt.h"
 
 #include "parallel/common.h"
@@ -95,10 +96,12 @@ struct slot {
 struct gpt {
     struct gpt_options options;
     int                n, me;           /* tensor-parallel */
+    int                ranks, rank;     /* context-parallel */
     int                threads;         /* of the crew that runs the passes */
     bool               embedding, head; /* this part has them */
     bool               embedding_norm;  /* and it has that */
     hkt_tensor_t      *split, *local;   /* the group; this rank alone, for the head's blocks */
+    hkt_context_t     *ring;            /* attention over the context-parallel group */
     int                tensors;
     struct gpt_tensor *tensor;
     size_t             floats;
@@ -125,6 +128,14 @@ struct pass {
     bool                    train;
 };
 
+/* Where a row of the pass stands in its sequence. */
+static inline size_t gpt_place(const struct pass *p, size_t row)
+{
+    const size_t length = (size_t)p->batch->length;
+
+    return hkt_context_place(row % length, length * (size_t)p->m->ranks, p->m->rank, p->m->ranks);
+}
+
 /* What dropout is for: the last coordinate of its stream. */
 enum drop { DROP_EMBEDDING = 1, DROP_ATTENTION, DROP_MIX, DROP_MLP };
 
@@ -138,9 +149,17 @@ struct drop_rows {
 };
 void gpt_drop_rows(const struct pass *p, float *y, const struct drop_rows *in);
 
-/* What the flash kernels work on in layer `layer`. */
-struct flash;
-struct flash gpt_attention(const struct pass *p, int layer, const struct layer_memory *memory);
+/* The attention of layer `layer`: own rows, and what hides keys from them. Its block-wise part is the ring's callback.
+ */
+struct gpt_attention {
+    hkt_attention_t own;
+    struct flash    flash;
+    float          *scratch;
+};
+struct gpt_attention gpt_attention(const struct pass *p, int layer, const struct layer_memory *memory);
+/* A view of queries (0), keys (1) or values (2) in an array shaped as QKV. */
+hkt_heads_t gpt_third(const struct pass *p, float *qkv, int which);
+int         gpt_ring_create(struct gpt *m);
 
 /* One layer's forward. With output NULL it makes what the layer keeps, and no more: backward's way to compute
  * everything again. */

@@ -41,7 +41,7 @@ static void divides(struct rules *r, const char *what, int value, int by, const 
          by > 0 ? value / by * by : 0, by > 0 ? (value / by + 1) * by : 0);
 }
 
-int gpt_check(const struct gpt_options *o, int n)
+int gpt_check(const struct gpt_options *o, int n, int c)
 {
     const struct gpt_shape *s     = &o->shape;
     struct rules            r     = {{0}, 0};
@@ -61,8 +61,12 @@ int gpt_check(const struct gpt_options *o, int n)
         divides(&r, "padded vocabulary", s->padded, parts, who);
         rule(&r, s->vocabulary <= s->padded, "vocabulary %d is larger than its padded size %d", s->vocabulary,
              s->padded);
+        if (c > 1)
+            divides(&r, "sequence length", s->length, 2 * c, "context-parallel size, in two chunks a rank");
         if (o->sequence)
-            divides(&r, "sequence length", s->length, n, "tensor-parallel size, with sequence parallelism");
+            divides(&r, "sequence length", s->length, n * c,
+                    c > 1 ? "tensor-parallel size, with sequence parallelism, times context-parallel size"
+                          : "tensor-parallel size, with sequence parallelism");
         rule(&r, s->positions != GPT_ROTARY || s->width / s->heads % 2 == 0,
              "rotary positions need heads of even size, not %d", s->width / s->heads);
         rule(&r, s->dropout >= 0 && s->dropout < 1 && s->attention_dropout >= 0 && s->attention_dropout < 1,
@@ -291,21 +295,28 @@ static int groups_create(struct gpt *m)
 static int fill(struct gpt *m)
 {
     TRY(groups_create(m));
+    TRY(gpt_ring_create(m));
     TRY(lay_out(m));
     TRY(positions_create(m));
     return gpt_memory_create(m);
 }
 
+static int place_in(hkt_comm_t *comm, int *n, int *me)
+{
+    if (!comm)
+        return HKT_OK;
+    TRY(hkt_comm_size(comm, n));
+    return hkt_comm_rank(comm, me);
+}
+
 int gpt_create(struct gpt **model, const struct gpt_options *options)
 {
-    int         n = 1, me = 0, rc;
+    int         n = 1, me = 0, ranks = 1, rank = 0, rc;
     struct gpt *m;
 
-    if (options->comm) {
-        TRY(hkt_comm_size(options->comm, &n));
-        TRY(hkt_comm_rank(options->comm, &me));
-    }
-    TRY(gpt_check(options, n));
+    TRY(place_in(options->comm, &n, &me));
+    TRY(place_in(options->context, &ranks, &rank));
+    TRY(gpt_check(options, n, ranks));
     m = calloc(1, sizeof(*m));
     if (!m)
         return hkt_error_set(HKT_ERR_MEMORY, "no memory for a model");
@@ -313,6 +324,8 @@ int gpt_create(struct gpt **model, const struct gpt_options *options)
     m->options.apart &= options->recompute != GPT_FULL; /* what is made again does not last until then */
     m->n              = n;
     m->me             = me;
+    m->ranks          = ranks;
+    m->rank           = rank;
     m->threads        = crew_size();
     m->embedding      = options->first == 0;
     m->head           = options->last == options->shape.layers;
@@ -334,6 +347,7 @@ void gpt_destroy(struct gpt *m)
     hkt_ledger_give(m->slope, m->options.ledger);
     hkt_ledger_give(m->sine, m->options.ledger);
     hkt_ledger_give(m->cosine, m->options.ledger);
+    hkt_context_destroy(m->ring);
     hkt_tensor_destroy(m->local);
     hkt_tensor_destroy(m->split);
     free(m->tensor);

@@ -1,9 +1,9 @@
 /* gpt_memory.c -- the activations of a part of the GPT: made once, for all slots, from the tables of gpt_inside.h,
  * which are also the formula. In elements per row of a layer (Korthikanti et al. 2022, who count 16 of 2 bytes and
  * masks): nothing recomputed 4 C + 12 C / n (all divided by n with sequence parallelism), selective 2 C + 8 C / n, full
- * C; and statistics of the norms and the softmax. Masks are drawn again, scores are never kept.
+ * C; and statistics of the norms and the softmax. Masks are drawn again, scores are never kept. Rows are own rows: a
+ * c-th of all with context parallelism.
  */
-#include "flash.h"
 #include "gpt_inside.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static struct sizes sizes_of(const struct gpt *m)
                                  .B       = (size_t)m->options.batch,
                                  .threads = (size_t)m->threads};
 
-    z.rows      = z.B * (size_t)s->length;
+    z.rows      = z.B * (size_t)(s->length / m->ranks);
     z.own       = m->options.sequence ? z.rows / z.n : z.rows;
     z.head_rows = z.rows < HEAD_BLOCK ? z.rows : HEAD_BLOCK;
     z.head_rows = z.head_rows < z.B ? z.B : z.head_rows;

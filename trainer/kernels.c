@@ -197,7 +197,7 @@ static float exponentials(float *x, int count, float most)
 /* The columns of row i of a tile that its query sees: *from to the result. */
 static int seen(int *from, int i, int cols, const struct tile *t)
 {
-    const int place = t->first_row + i, start = t->start ? t->start[place] : 0, last = place - t->first_col + 1;
+    const int start = t->start ? t->start[i] : 0, last = t->first_row + i - t->first_col + 1;
 
     *from = start > t->first_col ? start - t->first_col : 0;
     *from = *from < cols ? *from : cols;
@@ -249,7 +249,7 @@ static void tile_forward(struct matrix s, struct matrix mixed, float *most, floa
 static void tile_end(struct matrix mixed, float *log_sum, const float *most, const float *sum)
 {
     for (int i = 0; i < mixed.rows; i++) {
-        scale_row(mixed.data + (size_t)i * (size_t)mixed.stride, mixed.cols, 1.0f / sum[i]);
+        scale_row(mixed.data + (size_t)i * (size_t)mixed.stride, mixed.cols, sum[i] > 0 ? 1.0f / sum[i] : 0);
         log_sum[i] = most[i] + logf(sum[i]);
     }
 }

@@ -37,11 +37,12 @@ struct biased {
     int          rows, cols, stride;
 };
 
-/* A tile of attention scores: queries first_row .. of a sequence against keys first_col .. of it. Query i sees the keys
- * start[i] (0 where start is NULL) to i. With slope the score falls by slope per key of distance (ALiBi). */
+/* A tile of attention scores: queries first_row .. of a sequence against keys first_col .. of it, in rows and columns
+ * from 0 on. Row i sees the keys start[i] (0 where start is NULL) to first_row + i, which may be none of the tile. With
+ * slope the score falls by slope per key of distance (ALiBi). */
 struct tile {
     int             first_row, first_col;
-    const int32_t  *start; /* of the sequence */
+    const int32_t  *start; /* (rows) */
     float           scale, slope;
     const uint32_t *bits; /* (rows, cols) of the dropout, or NULL */
     struct dropout  dropout;
@@ -73,7 +74,7 @@ struct kernels {
 
     /* Blocked attention. tile_forward: the scores s become e^(score - most), after dropout; most and sum (per row) are
      * carried from tile to tile, and what was accumulated in mixed so far is scaled to the new `most`. tile_end: mixed
-     * / sum, and most + log sum. */
+     * / sum, and most + log sum; for a row that saw nothing zeros, and -INFINITY. */
     void (*tile_forward)(struct matrix s, struct matrix mixed, float *most, float *sum, const struct tile *tile);
     void (*tile_end)(struct matrix mixed, float *log_sum, const float *most, const float *sum);
     /* s: scores, become the probabilities after dropout; ds: gradient of those, becomes that of the scores. `delta` is

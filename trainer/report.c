@@ -27,23 +27,26 @@ long page_faults(void)
 }
 
 /* Calls and bytes of the groups that this rank is in, of the steps alone. */
-static const char *const group_name[REPORT_GROUPS] = {"tensor-parallel", "embedding", "data-parallel", "pipeline"};
+enum { TENSOR, CONTEXT, EMBEDDING, DATA, PIPELINE };
+static const char *const group_name[REPORT_GROUPS] = {
+    [TENSOR] = "tensor-parallel", [CONTEXT] = "context-parallel", [EMBEDDING] = "embedding", [DATA] = "data-parallel",
+    [PIPELINE] = "pipeline"};
 
 static bool read_traffic(hkt_traffic_t *traffic, const struct engine *e, int group)
 {
-    hkt_traffic_t back;
+    hkt_comm_t *const comm[] = {[TENSOR] = e->tp, [CONTEXT] = e->cp, [EMBEDDING] = e->embedding};
+    hkt_traffic_t     back;
 
-    if (group == 3) {
+    if (group == PIPELINE) {
         if (!e->pipeline || hkt_pipeline_traffic(traffic, &back, e->pipeline) < 0)
             return false;
         traffic->calls += back.calls;
         traffic->bytes += back.bytes;
         return true;
     }
-    if (group == 2)
-        return e->dp && hkt_zero_traffic(traffic, NULL, e->zero) == HKT_OK;
-    hkt_comm_t *comm = group ? e->embedding : e->tp;
-    return comm && hkt_comm_traffic(comm, NULL, traffic) == HKT_OK;
+    if (group == DATA)
+        return e->dp_cp && hkt_zero_traffic(traffic, NULL, e->zero) == HKT_OK;
+    return comm[group] && hkt_comm_traffic(comm[group], NULL, traffic) == HKT_OK;
 }
 
 static FILE *open_file(const struct report *r, const char *flag, const char *path)
@@ -105,7 +108,7 @@ static void print_gradients(const struct engine *e)
 {
     const struct settings *s = e->settings;
 
-    if (s->zero < 2 || !e->dp || e->each)
+    if (s->zero < 2 || !e->dp_cp || e->each)
         return;
     printf("gradients kept whole until the end of a step, as by ZeRO 1: ");
     if (e->pp)
@@ -122,8 +125,8 @@ static void print_layout(const struct engine *e)
     static const char *const recompute[] = {"", ", selective recomputation", ", full recomputation"};
     const struct settings   *s           = e->settings;
 
-    printf("layout    %d rank%s = tensor %ld x pipeline %ld x data %d%s, ZeRO %ld%s; %d thread%s each\n", e->ranks,
-           e->ranks == 1 ? "" : "s", s->tp, s->pp, e->grid.size[HKT_AXIS_DP],
+    printf("layout    %d rank%s = tensor %ld x context %ld x pipeline %ld x data %d%s, ZeRO %ld%s; %d thread%s each\n",
+           e->ranks, e->ranks == 1 ? "" : "s", s->tp, s->cp, s->pp, e->grid.size[HKT_AXIS_DP],
            s->sequence && s->tp > 1 ? ", sequence parallel" : "", s->zero, recompute[s->recompute], crew_size(),
            crew_size() == 1 ? "" : "s");
     print_gradients(e);
@@ -153,7 +156,7 @@ void report_setup(struct report *r, const struct data *d, const char *matrix)
     printf("step      %ld sequences = %d x %d micro-batch%s x %ld; matrix products by %s, kernels %s\n",
            s->global_batch, e->grid.size[HKT_AXIS_DP], e->micros, e->micros == 1 ? "" : "es", s->micro_batch, matrix,
            kernels->name);
-    if (e->dp)
+    if (e->dp_cp)
         printf("buckets   %d, of at least %.3g MB, reduced %s%s%s\n", hkt_buckets_count(hkt_zero_buckets(e->zero)),
                (double)s->bucket_bytes / 1e6, s->overlap ? "during the backward pass" : "after the backward pass",
                s->codec ? " in the code " : "", s->codec ? s->codec : "");
@@ -169,7 +172,7 @@ static double hidden(double in_flight, double waited)
 /* "communication 3.1 %, 87 % of it hidden": shares of `seconds`. */
 static void print_communication(const struct report *r, double seconds, double in_flight, double waited)
 {
-    if (r->engine->dp && in_flight > 0)
+    if (r->engine->dp_cp && in_flight > 0)
         printf("  communication %.1f %%, %.0f %% of it hidden", 100 * in_flight / seconds, hidden(in_flight, waited));
 }
 
@@ -213,7 +216,7 @@ static void print_bar(struct report *r)
     n = snprintf(line, sizeof(line), "[%s] %ld/%ld  %d:%02d left  loss %.3f  %.3f bits/token  %.0f tokens/s", bar,
                  r->step, r->settings->iterations, (int)left / 60, (int)left % 60, r->loss, r->loss / bit,
                  r->tokens / t->steps);
-    if (r->engine->dp && t->in_flight > 0)
+    if (r->engine->dp_cp && t->in_flight > 0)
         snprintf(line + n, sizeof(line) - (size_t)n, "  communication %.1f %%, %.0f %% hidden",
                  100 * t->in_flight / t->steps, hidden(t->in_flight, t->waited));
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) || window.ws_col == 0)
@@ -307,7 +310,7 @@ static void print_traffic(const struct report *r)
     for (int i = 0; i < REPORT_GROUPS; i++)
         if (read_traffic(&now, r->engine, i))
             printf("  %-26s %8.1f %s, %.3f MB a step\n", group_name[i],
-                   (double)(now.calls - r->before[i].calls) / steps, i == 3 ? "messages" : "calls",
+                   (double)(now.calls - r->before[i].calls) / steps, i == PIPELINE ? "messages" : "calls",
                    (double)(now.bytes - r->before[i].bytes) / steps / 1e6);
 }
 
@@ -342,7 +345,7 @@ static void print_table(const struct report *r, double bubble)
     print_share("backward", t->backward, t->steps);
     print_share("waiting for gradients", t->waited, t->steps);
     print_share("optimizer", t->optimizer, t->steps);
-    if (r->engine->dp && t->in_flight > 0)
+    if (r->engine->dp_cp && t->in_flight > 0)
         printf("  gradients in flight        %8.2f s  %5.1f %%, of which %.0f %% hidden behind the backward pass\n",
                t->in_flight, 100 * t->in_flight / t->steps, hidden(t->in_flight, t->waited));
     if (r->engine->pp)

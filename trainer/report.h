@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum { REPORT_GROUPS = 4 };
+enum { REPORT_GROUPS = 5 };
 
 struct report {
     struct engine         *engine;

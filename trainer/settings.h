@@ -43,6 +43,8 @@
     X(INTEGER, long, tp, "tensor-model-parallel-size", 1, 1, 4096, "ranks", "Ranks that share every layer.")           \
     X(ON, bool, sequence, "sequence-parallel", false, 0, 0, NULL,                                                      \
       "They share what lies between the layers, too, by tokens.")                                                      \
+    X(INTEGER, long, cp, "context-parallel-size", 1, 1, 4096, "ranks",                                                 \
+      "Ranks that share every sequence, each two pieces of it.")                                                       \
     X(INTEGER, long, pp, "pipeline-model-parallel-size", 1, 1, 4096, "stages",                                         \
       "Ranks in a row that share the layers.")                                                                         \
     X(INTEGER, long, per_chunk, "num-layers-per-virtual-pipeline-stage", 0, 0, 1000, "layers",                         \

@@ -64,7 +64,7 @@ const char *state_codec_load(struct state *s, hkt_checkpoint_t *c)
     hkt_buckets_t *b    = hkt_zero_buckets(e->zero);
     int32_t        fits = is_there(s, c);
 
-    if (!e->settings->codec || !e->dp)
+    if (!e->settings->codec || !e->dp_cp)
         return NULL;
     if (fits) {
         take(s);

@@ -108,7 +108,7 @@ static void begin(struct trainer *t)
     compare_data(t);
     kernels_choose();
     engine_begin(&t->engine, &t->settings, t->data.vocabulary, t->world);
-    batches_begin(&t->batches, &t->settings, t->engine.micros);
+    batches_begin(&t->batches, &t->settings, t->engine.micros, t->engine.at[HKT_AXIS_CP]);
     t->engine.batches = &t->batches;
     state_begin(&t->state, &t->engine);
     t->dump = dump_open(t->settings.dump, &t->engine);
