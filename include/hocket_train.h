@@ -900,9 +900,10 @@ HKT_API int hkt_cross_entropy(double *loss, float *logits, const int32_t *target
 /* The place in the sequence of row `row` of the T / n that rank `rank` has. Pure. */
 HKT_API size_t hkt_context_place(size_t row, size_t length, int rank, int n);
 
-/* Rows of B sequences, with H heads of D floats each: float d of head h in row i of sequence b is
- * data[b * sequence + i * row + h * head + d]. */
-typedef struct { float *data; size_t sequence, row, head; } hkt_heads_t;
+/* Rows of B sequences, with heads of D floats each. Queries and all that is theirs come in groups that share a head of keys:
+ * float d of head h in row i of sequence b is data[b * sequence + i * row + h / m * group + h % m * head + d], m = heads /
+ * key_heads; dense heads have group = m * head. Keys and values: data[b * sequence + i * row + h * group + d]. */
+typedef struct { float *data; size_t sequence, row, group, head; } hkt_heads_t;
 
 /* Queries and the keys that they look at. Views are the caller's memory. */
 typedef struct {

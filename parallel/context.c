@@ -52,10 +52,10 @@ static hkt_heads_t rows_of(hkt_heads_t v, size_t first)
     return v;
 }
 
-/* Dense (batch, rows, heads, size). */
+/* Dense (batch, rows, heads, size) of keys. */
 static hkt_heads_t dense(float *data, size_t rows, size_t heads, size_t size)
 {
-    return (hkt_heads_t){data, rows * heads * size, heads * size, size};
+    return (hkt_heads_t){data, rows * heads * size, heads * size, size, size};
 }
 
 struct extent {
@@ -74,7 +74,13 @@ static size_t floats_of(struct extent e)
 
 static float *at(hkt_heads_t v, size_t b, size_t i, size_t h)
 {
-    return v.data + b * v.sequence + i * v.row + h * v.head;
+    return v.data + b * v.sequence + i * v.row + h * v.group;
+}
+
+/* The same of queries, of which m share a head of keys. */
+static float *of_query(hkt_heads_t v, size_t m, const size_t place[3])
+{
+    return at(v, place[0], place[1], place[2] / m) + place[2] % m * v.head;
 }
 
 static void copy(hkt_heads_t to, hkt_heads_t from, struct extent e)
@@ -119,21 +125,26 @@ static void merge_row(float *restrict out, const float *restrict other, size_t s
         out[d] = weight[0] * out[d] + weight[1] * other[d];
 }
 
+static void merge_place(const hkt_attention_t *into, hkt_heads_t out, hkt_heads_t log_sum, const size_t place[3])
+{
+    const size_t m    = into->heads / into->key_heads;
+    float       *here = of_query(into->log_sum, m, place);
+    const float  mine = *here, other = *of_query(log_sum, m, place), most = mine > other ? mine : other;
+
+    if (other == -INFINITY)
+        return;
+    const float x = mine == -INFINITY ? 0 : exponential(mine - most), y = exponential(other - most);
+
+    merge_row(of_query(into->out, m, place), of_query(out, m, place), into->size, (float[]){x / (x + y), y / (x + y)});
+    *here = most + logf(x + y);
+}
+
 void hkt_attention_merge(const hkt_attention_t *into, const hkt_heads_t *out, const hkt_heads_t *log_sum)
 {
     for (size_t b = 0; b < into->batch; b++)
         for (size_t i = 0; i < into->queries; i++)
-            for (size_t h = 0; h < into->heads; h++) {
-                float      *here = at(into->log_sum, b, i, h);
-                const float mine = *here, others = *at(*log_sum, b, i, h), most = mine > others ? mine : others;
-
-                if (others == -INFINITY)
-                    continue;
-                const float x = mine == -INFINITY ? 0 : exponential(mine - most), y = exponential(others - most);
-
-                merge_row(at(into->out, b, i, h), at(*out, b, i, h), into->size, (float[]){x / (x + y), y / (x + y)});
-                *here = most + logf(x + y);
-            }
+            for (size_t h = 0; h < into->heads; h++)
+                merge_place(into, *out, *log_sum, (size_t[]){b, i, h});
 }
 
 /* ---- making it */
@@ -264,14 +275,16 @@ static int block_forward(struct ring *r, const hkt_attention_t *a, int query)
 {
     struct hkt_context *c    = r->c;
     hkt_attention_t     part = *a;
+    const size_t        m    = a->heads / a->key_heads;
 
     if (!r->begun[query]) {
         r->begun[query] = true;
         return c->config.forward(a, r->arg);
     }
-    part.out = dense(c->scratch[PARTIAL], r->chunk, a->heads, a->size);
-    part.log_sum =
-        (hkt_heads_t){c->scratch[PARTIAL] + a->batch * r->chunk * a->heads * a->size, r->chunk, 1, a->batch * r->chunk};
+    part.out =
+        (hkt_heads_t){c->scratch[PARTIAL], r->chunk * a->heads * a->size, a->heads * a->size, m * a->size, a->size};
+    part.log_sum = (hkt_heads_t){c->scratch[PARTIAL] + a->batch * r->chunk * a->heads * a->size, r->chunk, 1,
+                                 m * a->batch * r->chunk, a->batch * r->chunk};
     TRY(c->config.forward(&part, r->arg));
     hkt_attention_merge(a, &part.out, &part.log_sum);
     return HKT_OK;

@@ -100,10 +100,17 @@ double train_step(struct machine *a, int step, int of, int count)
 }
 
 const struct variant variants[VARIANTS] = {
-    {GPT_LEARNED, false, false, 0, 0, false},   {GPT_LEARNED, true, true, 0.2, 0.1, false},
-    {GPT_ROTARY, false, true, 0, 0, true},      {GPT_ROTARY, true, false, 0.2, 0, false},
-    {GPT_ALIBI, true, false, 0, 0, false},      {GPT_ALIBI, false, true, 0.2, 0, true},
-    {GPT_LEARNED, true, false, 0.2, 0.1, true},
+    {GPT_LEARNED, false, false, 0, 0, false, 0, false, false, false},
+    {GPT_LEARNED, true, true, 0.2, 0.1, false, 0, false, false, false},
+    {GPT_ROTARY, false, true, 0, 0, true, 0, false, false, false},
+    {GPT_ROTARY, true, false, 0.2, 0, false, 0, false, false, false},
+    {GPT_ALIBI, true, false, 0, 0, false, 0, false, false, false},
+    {GPT_ALIBI, false, true, 0.2, 0, true, 0, false, false, false},
+    {GPT_LEARNED, true, false, 0.2, 0.1, true, 0, false, false, false},
+    {GPT_ROTARY, false, true, 0, 0, false, 2, true, true, true}, /* a LLaMA */
+    {GPT_LEARNED, false, false, 0.2, 0, true, 4, true, false, false},
+    {GPT_ROTARY, true, false, 0.2, 0, false, 2, false, true, false},
+    {GPT_ALIBI, false, true, 0, 0, true, 2, false, false, true},
 };
 
 void apply(struct gpt_options *o, const struct variant *v)
@@ -114,6 +121,10 @@ void apply(struct gpt_options *o, const struct variant *v)
     o->shape.dropout           = v->dropout;
     o->shape.attention_dropout = v->dropout;
     o->shape.smoothing         = v->smoothing;
+    o->shape.groups            = v->groups;
+    o->shape.gated             = v->gated;
+    o->shape.rms               = v->rms;
+    o->shape.unbiased          = v->unbiased;
 }
 
 void set_documents(int32_t *start, int32_t *position, int cut)

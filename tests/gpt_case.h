@@ -40,8 +40,10 @@ struct variant {
     bool               norm, untied;
     double             dropout, smoothing;
     bool               documents;
+    int                groups; /* of heads; 0: as many */
+    bool               gated, rms, unbiased;
 };
-enum { VARIANTS = 7 };
+enum { VARIANTS = 11 };
 extern const struct variant variants[VARIANTS];
 void                        apply(struct gpt_options *options, const struct variant *variant);
 

@@ -245,8 +245,8 @@ tests_test_tensor_LDADD = $(TRAIN_LIBS)
 endif
 if TRAINER
 if HAVE_CHECK
-check_PROGRAMS += tests/test_gpt tests/test_gpt_context tests/test_gpt_layouts tests/test_layers
-TESTS += tests/test_gpt tests/test_gpt_context tests/test_gpt_layouts tests/test_layers
+check_PROGRAMS += tests/test_gpt tests/test_gpt_context tests/test_gpt_layouts tests/test_layers tests/test_loops
+TESTS += tests/test_gpt tests/test_gpt_context tests/test_gpt_layouts tests/test_layers tests/test_loops
 GPT_CASE = tests/gpt_case.c tests/gpt_case.h
 tests_test_gpt_SOURCES = tests/test_gpt.c $(GPT_CASE)
 tests_test_gpt_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
@@ -260,6 +260,9 @@ tests_test_gpt_layouts_SOURCES = tests/test_gpt_layouts.c $(GPT_CASE)
 tests_test_gpt_layouts_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
 tests_test_gpt_layouts_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_gpt_layouts_LDADD = libtrainer.la tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
+tests_test_loops_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
+tests_test_loops_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_loops_LDADD = libtrainer.la tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
 tests_test_layers_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
 tests_test_layers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_layers_LDADD = libtrainer.la tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm

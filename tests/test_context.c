@@ -38,7 +38,15 @@ static bool sees(const struct problem *p, size_t query, size_t key)
 
 static float *at(hkt_heads_t v, size_t b, size_t i, size_t h)
 {
-    return v.data + b * v.sequence + i * v.row + h * v.head;
+    return v.data + b * v.sequence + i * v.row + h * v.group;
+}
+
+/* Of queries, of which m share a head of keys. */
+static float *query_at(hkt_heads_t v, const hkt_attention_t *a, const size_t place[3])
+{
+    const size_t m = a->heads / a->key_heads;
+
+    return at(v, place[0], place[1], place[2] / m) + place[2] % m * v.head;
 }
 
 static double dot(const float *x, const float *y, size_t size)
@@ -52,7 +60,8 @@ static double dot(const float *x, const float *y, size_t size)
 
 static double score(const hkt_attention_t *a, size_t b, size_t q, size_t h, size_t k)
 {
-    return dot(at(a->query, b, q, h), at(a->key, b, k, h / (a->heads / a->key_heads)), a->size) / sqrt((double)a->size);
+    return dot(query_at(a->query, a, (size_t[]){b, q, h}), at(a->key, b, k, h / (a->heads / a->key_heads)), a->size) /
+           sqrt((double)a->size);
 }
 
 static void row_forward(const hkt_attention_t *a, const struct problem *p, size_t b, size_t q, size_t h)
@@ -67,16 +76,17 @@ static void row_forward(const hkt_attention_t *a, const struct problem *p, size_
             out[d] += e * (double)at(a->value, b, k, h / (a->heads / a->key_heads))[d];
     }
     for (size_t d = 0; d < a->size; d++)
-        at(a->out, b, q, h)[d] = sum > 0 ? (float)(out[d] / sum) : 0;
-    *at(a->log_sum, b, q, h) = sum > 0 ? (float)log(sum) : -INFINITY;
+        query_at(a->out, a, (size_t[]){b, q, h})[d] = sum > 0 ? (float)(out[d] / sum) : 0;
+    *query_at(a->log_sum, a, (size_t[]){b, q, h}) = sum > 0 ? (float)log(sum) : -INFINITY;
 }
 
 static void row_backward(const hkt_attention_gradient_t *g, const hkt_attention_t *a, const struct problem *p,
                          const size_t row[3])
 {
     const size_t b = row[0], q = row[1], h = row[2], kh = h / (a->heads / a->key_heads);
-    const float *dout = at(g->dout, b, q, h);
-    const double mean = dot(at(a->out, b, q, h), dout, a->size), whole = (double)*at(a->log_sum, b, q, h);
+    const float *dout  = query_at(g->dout, a, (size_t[]){b, q, h});
+    const double mean  = dot(query_at(a->out, a, (size_t[]){b, q, h}), dout, a->size),
+                 whole = (double)*query_at(a->log_sum, a, (size_t[]){b, q, h});
 
     for (size_t k = 0; k < a->keys; k++) {
         if (!sees(p, a->first_query + q, a->first_key + k))
@@ -86,8 +96,8 @@ static void row_backward(const hkt_attention_gradient_t *g, const hkt_attention_
 
         for (size_t d = 0; d < a->size; d++) {
             at(g->dvalue, b, k, kh)[d] += (float)(chance * (double)dout[d]);
-            at(g->dquery, b, q, h)[d] += (float)(ds * (double)at(a->key, b, k, kh)[d]);
-            at(g->dkey, b, k, kh)[d] += (float)(ds * (double)at(a->query, b, q, h)[d]);
+            query_at(g->dquery, a, (size_t[]){b, q, h})[d] += (float)(ds * (double)at(a->key, b, k, kh)[d]);
+            at(g->dkey, b, k, kh)[d] += (float)(ds * (double)query_at(a->query, a, (size_t[]){b, q, h})[d]);
         }
     }
 }
@@ -128,18 +138,18 @@ static void draw_row(float *row, size_t first, size_t count, int which)
 
 static void share_begin(struct share *s, const struct problem *p, int rank, int n)
 {
-    const size_t rows = T / (size_t)n;
+    const size_t rows = T / (size_t)n, m = HEADS / p->key_heads;
     hkt_heads_t  view[ARRAYS];
 
     for (int i = 0; i < ARRAYS; i++) {
-        const size_t heads = i == KEY || i == VALUE || i == DKEY || i == DVALUE ? p->key_heads : HEADS,
-                     size = i == LOG_SUM ? 1 : D, row = heads * size;
+        const bool   key   = i == KEY || i == VALUE || i == DKEY || i == DVALUE;
+        const size_t heads = key ? p->key_heads : HEADS, size = i == LOG_SUM ? 1 : D, row = heads * size;
 
         s->count[i] = B * rows * row;
         s->x[i]     = calloc(s->count[i], sizeof(float));
         expect_true(s->x[i] != NULL);
-        view[i] =
-            i == LOG_SUM ? (hkt_heads_t){s->x[i], rows, 1, B * rows} : (hkt_heads_t){s->x[i], rows * row, row, size};
+        view[i] = i == LOG_SUM ? (hkt_heads_t){s->x[i], rows, 1, m * B * rows, B * rows}
+                               : (hkt_heads_t){s->x[i], rows * row, row, key ? size : m * size, size};
         for (size_t b = 0; b < B && (i <= VALUE || i == DOUT); b++)
             for (size_t r = 0; r < rows; r++)
                 draw_row(s->x[i] + (b * rows + r) * row, (b * T + hkt_context_place(r, T, rank, n)) * row, row, i);
@@ -318,13 +328,14 @@ struct parts {
 
 static void merge(struct parts *m, int into, int from)
 {
-    const hkt_attention_t a     = {.batch   = 1,
-                                   .queries = 1,
-                                   .heads   = 1,
-                                   .size    = D,
-                                   .out     = {m->out[into], 0, 0, 0},
-                                   .log_sum = {&m->log_sum[into], 0, 1, 0}};
-    const hkt_heads_t     other = {m->out[from], 0, 0, 0}, sum = {&m->log_sum[from], 0, 1, 0};
+    const hkt_attention_t a     = {.batch     = 1,
+                                   .queries   = 1,
+                                   .heads     = 1,
+                                   .key_heads = 1,
+                                   .size      = D,
+                                   .out       = {m->out[into], 0, 0, 0, 0},
+                                   .log_sum   = {&m->log_sum[into], 0, 1, 0, 0}};
+    const hkt_heads_t     other = {m->out[from], 0, 0, 0, 0}, sum = {&m->log_sum[from], 0, 1, 0, 0};
 
     hkt_attention_merge(&a, &other, &sum);
 }

@@ -281,27 +281,31 @@ END_TEST
 static void bytes_rank(struct rank *me)
 {
     const int          variant = *(int *)me->arg, recompute = variant % 3;
-    const bool         sequence = variant / 3;
-    struct gpt_options o        = tiny();
+    const bool         sequence = variant / 3 % 2, llama = variant / 6;
+    struct gpt_options o = tiny();
     hkt_ledger_t      *ledger;
     hkt_ledger_entry_t act, other, comm, later;
     struct machine     a;
     const size_t       R = BATCH * LENGTH, n = (size_t)me->n, C = WIDTH, own = sequence ? R / n : R;
 
     expect_ok(hkt_ledger_create(&ledger));
-    apply(&o, &variants[1]);
+    apply(&o, &variants[llama ? 7 : 1]);
     o.shape.embedding_norm = false;
     o.comm = me->comm, o.ledger = ledger, o.sequence = sequence, o.recompute = (enum gpt_recompute)recompute,
     o.slots = 3;
     machine_begin(&a, &o);
 
-    /* Elements per row and layer: inputs of the layer and of both norms' readers, q k v, mixed, up, gelu; then
-     * statistics. */
-    const size_t none = own * 4 * C + R * 12 * C / n, selective = own * 2 * C + R * 8 * C / n, full = own * C;
-    const size_t statistics = 4 * own + R * HEADS / n, head = own * C;
+    /* Elements per row and layer: inputs of the layer and of both norms' readers, q k v (2 C with half as many heads of
+     * keys), mixed, up (twice with gates), gelu; then statistics. */
+    const size_t qkv = llama ? 2 : 3, up = llama ? 8 : 4;
+    const size_t none      = own * 4 * C + R * (qkv + 1 + up + 4) * C / n,
+                 selective = own * 2 * C + R * (qkv + 1 + up) * C / n;
+    const size_t full = own * C, statistics = (llama ? 2 : 4) * own + R * HEADS / n, head = own * C;
     const size_t layer = recompute == GPT_NONE        ? none + statistics
                          : recompute == GPT_SELECTIVE ? selective + statistics
                                                       : full;
+
+    const size_t angles = llama ? LENGTH * C / HEADS * sizeof(float) : 0; /* cosines and sines */
 
     expect_ok(hkt_ledger_read(&act, HKT_BYTES_ACTIVATION, ledger));
     expect(act.now == 3 * (LAYERS * layer + head) * sizeof(float), "%zu bytes of activations, %zu by the formula",
@@ -315,7 +319,7 @@ static void bytes_rank(struct rank *me)
     expect_ok(hkt_ledger_read(&later, HKT_BYTES_COMMUNICATION, ledger));
     expect_true(later.takes == comm.takes);
     expect_ok(hkt_ledger_read(&later, HKT_BYTES_OTHER, ledger));
-    expect_true(later.takes == other.takes && later.now == gpt_work_bytes(a.model));
+    expect_true(later.takes == other.takes && later.now == gpt_work_bytes(a.model) + angles);
     expect_ok(hkt_ledger_read(&later, HKT_BYTES_ACTIVATION, ledger));
     expect_true(later.takes == act.takes);
     machine_end(&a);
@@ -324,9 +328,9 @@ static void bytes_rank(struct rank *me)
 
 START_TEST(bytes_follow_the_formula)
 {
-    int variant = _i % 6;
+    int variant = _i % 12;
 
-    world(_i / 6 + 1, THREADS, bytes_rank, &variant);
+    world(_i / 12 + 1, THREADS, bytes_rank, &variant);
 }
 END_TEST
 
@@ -371,6 +375,52 @@ START_TEST(calls_and_bytes_per_pass)
     bool sequence = _i;
 
     world(2, THREADS, traffic_rank, &sequence);
+}
+END_TEST
+
+/* ---- the planner counts the same parameters and floating-point operations */
+
+START_TEST(parameters_are_the_planners)
+{
+    const struct variant *v = &variants[_i];
+    struct gpt_options    o = tiny();
+    struct machine        a;
+    struct micro          m;
+
+    apply(&o, v);
+    o.shape.mlp = 3 * WIDTH;
+    machine_begin(&a, &o);
+    const hkt_plan_model_t model = {.name           = "tiny",
+                                    .layers         = LAYERS,
+                                    .hidden         = WIDTH,
+                                    .heads          = HEADS,
+                                    .kv_heads       = v->groups ? v->groups : HEADS,
+                                    .ffn            = 3 * WIDTH,
+                                    .vocabulary     = VOCABULARY,
+                                    .pad            = 1,
+                                    .sequence       = LENGTH,
+                                    .positions      = v->positions == GPT_LEARNED ? LENGTH : 0,
+                                    .tied           = !v->untied,
+                                    .gated          = v->gated,
+                                    .biased         = !v->unbiased,
+                                    .embedding_norm = v->norm};
+    /* The planner knows biases of norms and of linear layers together or not at all. */
+    const double norms = v->rms == v->unbiased ? 0 : (2.0 * LAYERS + 1 + v->norm) * WIDTH * (v->rms ? -1 : 1);
+    double       loss;
+
+    ck_assert_double_eq(gpt_parameters(a.model), hkt_plan_parameters(&model) + norms);
+    micro_batch(&m, 1, 0, 1, BATCH);
+    const double before = matrix_work().operations;
+
+    expect_ok(gpt_forward(a.model, 0, &m.batch, &(struct gpt_ends){NULL, NULL, GPT_TRAIN, &loss}));
+    expect_ok(gpt_backward(a.model, 0, &m.batch, NULL, NULL));
+    /* One tile holds all keys, so scores are made without regard to the mask; backward makes them once more. */
+    const double head   = 6.0 * BATCH * LENGTH * WIDTH * (PADDED - VOCABULARY),
+                 scores = 2.0 * LAYERS * BATCH * LENGTH * LENGTH * WIDTH;
+
+    ck_assert_double_eq(matrix_work().operations - before,
+                        hkt_plan_flops(&model, BATCH, HKT_RECOMPUTE_NONE) + head + scores);
+    machine_end(&a);
 }
 END_TEST
 
@@ -426,6 +476,12 @@ START_TEST(refusals_name_every_rule)
     o = tiny(), o.shape.positions = GPT_ROTARY, o.shape.width = 36;
     expect_code(gpt_check(&o, 1, 1), HKT_ERR_ARGUMENT);
     expect_said("rotary positions need heads of even size, not 9");
+    o = tiny(), o.shape.groups = 2;
+    expect_code(gpt_check(&o, 4, 1), HKT_ERR_ARGUMENT);
+    expect_said("query groups 2 is no multiple of 4 (tensor-parallel size): 0 and 4 are");
+    o.shape.groups = 3;
+    expect_code(gpt_check(&o, 1, 1), HKT_ERR_ARGUMENT);
+    expect_said("attention heads 4 is no multiple of 3 (query groups): 3 and 6 are");
     o = tiny(), o.last = 7;
     expect_code(gpt_check(&o, 1, 1), HKT_ERR_ARGUMENT);
     expect_said("layers 0 to 7 of 4");
@@ -439,7 +495,8 @@ static void add(Suite *s)
     ADD(s, micro_batches_change_no_mask, 1, 30);
     ADD(s, packed_documents_do_not_see_each_other, VARIANTS, 20);
     ADD(s, logits_are_those_of_the_loss, 2, 20);
-    ADD(s, bytes_follow_the_formula, 12, 30);
+    ADD(s, bytes_follow_the_formula, 24, 30);
+    ADD(s, parameters_are_the_planners, VARIANTS, 10);
     ADD(s, calls_and_bytes_per_pass, 2, 20);
     ADD(s, positions_are_the_papers, 1, 10);
     ADD(s, refusals_name_every_rule, 1, 10);

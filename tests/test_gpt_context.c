@@ -95,7 +95,10 @@ static void compare(const struct gpt_tensor *t, const struct gpt_tensor *whole)
         size = fmax(size, fabs((double)whole->gradient[i]));
     for (int i = 0; i < t->own_rows; i++)
         for (int j = 0; j < t->own_cols; j++) {
-            const double wanted = (double)whole->gradient[(t->first_row + i) * whole->cols + t->first_col + j];
+            const bool vector   = t->rows == 1;
+            const int  row      = vector ? 0 : gpt_global(i, t->first_row, t->own_rows, t),
+                      col       = vector ? gpt_global(j, t->first_col, t->own_cols, t) : t->first_col + j;
+            const double wanted = (double)whole->gradient[row * whole->cols + col];
 
             worst = fmax(worst, fabs((double)t->gradient[i * t->own_cols + j] - wanted));
         }

@@ -1,6 +1,5 @@
 /* test_layers.c -- what the model's layers are made of, against definitions in fp64: matrix products of every scheme
- * and shape, crews, blocked attention forward and backward, and the fused loops, with every set of kernels that this
- * processor can run.
+ * and shape, crews, blocked attention forward and backward, with every set of kernels that this processor can run.
  */
 #include "crew.h"
 #include "flash.h"
@@ -202,7 +201,7 @@ static size_t part(int row, int h, int which)
 
 static hkt_heads_t third(float *qkv, size_t length, int which)
 {
-    return (hkt_heads_t){qkv + (size_t)which * SIZE, length * OWN * 3 * SIZE, OWN * 3 * SIZE, 3 * SIZE};
+    return (hkt_heads_t){qkv + (size_t)which * SIZE, length * OWN * 3 * SIZE, OWN * 3 * SIZE, 3 * SIZE, 0};
 }
 
 static double dot(const float *x, const float *y)
@@ -316,8 +315,8 @@ static void by_blocks(struct attention *a, const hkt_attention_gradient_t *g, fl
                 const hkt_attention_gradient_t h = {from_row(g->dout, cut[q]), from_row(g->dquery, cut[q]),
                                                     from_row(g->dkey, cut[k]), from_row(g->dvalue, cut[k])};
 
-                other.out     = (hkt_heads_t){part, b.queries * OWN * SIZE, OWN * SIZE, SIZE};
-                other.log_sum = (hkt_heads_t){part + BATCH * T * OWN * SIZE, b.queries, 1, BATCH * b.queries};
+                other.out     = (hkt_heads_t){part, b.queries * OWN * SIZE, OWN * SIZE, SIZE, 0};
+                other.log_sum = (hkt_heads_t){part + BATCH * T * OWN * SIZE, b.queries, 1, BATCH * b.queries, 0};
                 if (b.queries == 0 || b.keys == 0)
                     continue;
                 if (pass == 1)
@@ -347,8 +346,8 @@ static void attention_begin(struct attention *a, size_t T, int variant, float *q
                                .query     = third(qkv, T, QUERY),
                                .key       = third(qkv, T, KEY),
                                .value     = third(qkv, T, VALUE),
-                               .out       = {mixed, T * OWN * SIZE, OWN * SIZE, SIZE},
-                               .log_sum   = {mixed + BATCH * T * OWN * SIZE, T, 1, BATCH * T}};
+                               .out       = {mixed, T * OWN * SIZE, OWN * SIZE, SIZE, 0},
+                               .log_sum   = {mixed + BATCH * T * OWN * SIZE, T, 1, BATCH * T, 0}};
     a->f   = (struct flash){.length     = length,
                             .start      = variant & 1 ? a->start : NULL,
                             .slope      = variant & 2 ? slope : NULL,
@@ -378,9 +377,11 @@ static void attention_case(int length, int variant)
     const size_t T = (size_t)length, rows = BATCH * T, count = rows * OWN * SIZE, bytes = 3 * count * sizeof(float);
     float       *qkv = normals(1, 3 * count), *dmixed = normals(2, count), *mixed = take_floats(count + rows * OWN),
           *dqkv = take_floats(3 * count), *again = take_floats(4 * count), *scratch = take_floats(flash_scratch(2));
-    const hkt_attention_gradient_t g = {
-        {dmixed, T * OWN * SIZE, OWN * SIZE, SIZE}, third(dqkv, T, QUERY), third(dqkv, T, KEY), third(dqkv, T, VALUE)};
-    double *exact = calloc(count, sizeof(double)), *gradient = calloc(3 * count, sizeof(double));
+    const hkt_attention_gradient_t g     = {{dmixed, T * OWN * SIZE, OWN * SIZE, SIZE, 0},
+                                            third(dqkv, T, QUERY),
+                                            third(dqkv, T, KEY),
+                                            third(dqkv, T, VALUE)};
+    double                        *exact = calloc(count, sizeof(double)), *gradient = calloc(3 * count, sizeof(double));
 
     ck_assert(exact && gradient);
     attention_begin(&a, T, variant, qkv, mixed);
@@ -420,80 +421,6 @@ START_TEST(blocked_attention_equals_naive)
 }
 END_TEST
 
-/* ---- fused loops */
-
-START_TEST(fused_loops_equal_their_parts)
-{
-    enum { ROWS = 7, COLS = 37, WIDE = 41 };
-    float *x = normals(1, ROWS * WIDE), *bias = normals(2, COLS), *y = take_floats(ROWS * WIDE),
-          *dx = normals(3, ROWS * WIDE), *dy = normals(3, ROWS * WIDE), *dbias = take_floats(COLS), sum[ROWS * COLS],
-          plain[ROWS * COLS];
-    const struct dropout half = {0x80000000u, 2};
-    uint32_t             bits[COLS];
-    const struct biased  in   = {x, bias, ROWS, COLS, WIDE};
-    struct dropped       drop = {x, bias, dy, bits, half};
-
-    use_kernels(_i);
-    for (int i = 0; i < ROWS; i++)
-        for (int j = 0; j < COLS; j++)
-            sum[i * COLS + j] = x[i * WIDE + j] + bias[j];
-    kernels->gelu(plain, sum, ROWS * COLS);
-    kernels->bias_gelu(y, &in);
-    kernels->bias_gelu_backward(dx, dbias, &in);
-    for (int j = 0; j < COLS; j++) {
-        float total = 0;
-
-        for (int i = 0; i < ROWS; i++) {
-            float d = dy[i * WIDE + j];
-
-            ck_assert_float_eq_tol(y[i * WIDE + j], plain[i * COLS + j], 1e-6f);
-            kernels->gelu_backward(&d, &sum[i * COLS + j], 1);
-            ck_assert_float_eq_tol(dx[i * WIDE + j], d, 2e-6f);
-            total += dx[i * WIDE + j];
-        }
-        ck_assert_float_eq_tol(dbias[j], total, 1e-5f);
-    }
-    for (int i = 0; i < ROWS; i++) /* what lies beyond the columns is not touched */
-        for (int j = COLS; j < WIDE; j++)
-            ck_assert(y[i * WIDE + j] == 0 && dx[i * WIDE + j] == dy[i * WIDE + j]);
-    hkt_random_fill_bits(bits, hkt_random_at(1, 1, 1, 1, 1), 0, COLS);
-    kernels->bias_dropout_add(y, &drop, COLS);
-    kernels->dropout(dx, dy, bits, half, COLS);
-    for (int j = 0; j < COLS; j++) {
-        ck_assert_float_eq_tol(y[j], dy[j] + (bits[j] >> 31 ? 0 : 2 * (x[j] + bias[j])), 1e-6f);
-        ck_assert(dx[j] == (bits[j] >> 31 ? 0 : 2 * dy[j]));
-    }
-    drop.bits = NULL;
-    kernels->bias_dropout_add(y, &drop, COLS);
-    for (int j = 0; j < COLS; j++)
-        ck_assert_float_eq_tol(y[j], dy[j] + x[j] + bias[j], 1e-6f);
-    for (float **p = (float *[]){x, bias, y, dx, dy, dbias, NULL}; *p; p++)
-        free(*p);
-}
-END_TEST
-
-START_TEST(rotation_turns_and_turns_back)
-{
-    enum { HALF = 5 };
-    float *x = normals(1, 2 * HALF), *before = normals(1, 2 * HALF), cosine[HALF], sine[HALF];
-
-    use_kernels(_i);
-    for (int i = 0; i < HALF; i++) {
-        cosine[i] = (float)cos(0.3 * (i + 1));
-        sine[i]   = (float)sin(0.3 * (i + 1));
-    }
-    kernels->rotate(x, cosine, sine, 1, HALF);
-    for (int i = 0; i < HALF; i++) {
-        ck_assert_float_eq_tol(x[i], before[i] * cosine[i] - before[i + HALF] * sine[i], 1e-6f);
-        ck_assert_float_eq_tol(x[i + HALF], before[i + HALF] * cosine[i] + before[i] * sine[i], 1e-6f);
-    }
-    kernels->rotate(x, cosine, sine, -1, HALF);
-    for (int i = 0; i < 2 * HALF; i++)
-        ck_assert_float_eq_tol(x[i], before[i], 1e-6f);
-    free(x), free(before);
-}
-END_TEST
-
 static void add(Suite *s)
 {
     ADD(s, products_are_exact, 1, 180);
@@ -501,8 +428,6 @@ static void add(Suite *s)
     ADD(s, half_products_sum_in_fp32, 1, 10);
     ADD(s, crews_do_everything_once, 1, 20);
     ADD(s, blocked_attention_equals_naive, 15, 30);
-    ADD(s, fused_loops_equal_their_parts, 3, 10);
-    ADD(s, rotation_turns_and_turns_back, 3, 10);
 }
 
 int main(void)

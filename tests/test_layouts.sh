@@ -38,6 +38,7 @@ run one 1
 run one_bitwise 1 --bitwise-layouts
 compare one one_bitwise near
 run dropped 1 --hidden-dropout 0.2 --attention-dropout 0.1 --position-embedding-type rope --embedding-layernorm
+run llama 1 --swiglu --normalization RMSNorm --disable-bias-linear --group-query-attention --num-query-groups 2 --position-embedding-type rope
 run data2 2
 run data4 4
 run tensor2 2 --tensor-model-parallel-size 2
@@ -47,6 +48,7 @@ awk '$1 == "step" { loss[$2] = $3 } END { if (!(loss['$steps'] < 0.8 * loss[1]))
 tp='--tensor-model-parallel-size' pp='--pipeline-model-parallel-size' chunk='--num-layers-per-virtual-pipeline-stage'
 cp='--context-parallel-size'
 dropout='--hidden-dropout 0.2 --attention-dropout 0.1 --position-embedding-type rope --embedding-layernorm'
+llama='--swiglu --normalization RMSNorm --disable-bias-linear --group-query-attention --num-query-groups 2 --position-embedding-type rope'
 table() {
     cat <<END
 short one near 2 --zero-stage 0
@@ -94,6 +96,11 @@ long one near 8 $cp 2 $pp 2 --pipeline-schedule zero-bubble --zero-stage 1
 long one near 8 $cp 2 $tp 2 --layout-order cp-dp-tp-pp
 short dropped near 4 $cp 2 $dropout --zero-stage 1
 long dropped near 8 $cp 4 $tp 2 $dropout --sequence-parallel
+short llama near 4 $cp 2 $tp 2 $llama --sequence-parallel
+short llama same 2 $pp 2 $llama --recompute-granularity full
+long llama near 2 $tp 2 $llama --zero-stage 0
+long llama same 1 $llama --recompute-granularity selective
+long llama near 8 $tp 2 $pp 2 $llama --pipeline-schedule zero-bubble --zero-stage 1
 short dropped same 2 $pp 2 $dropout --recompute-granularity full
 long dropped near 4 $tp 2 $dropout --sequence-parallel --zero-stage 2
 short one_bitwise same 4 --bitwise-layouts
@@ -156,4 +163,5 @@ refused() {
     done
 }
 refused "$tp 3 $pp 4" 'rules are broken' 'attention heads 4 is no multiple' 'world'
+refused "--swiglu --bitwise-layouts" '--swiglu and --bitwise-layouts exclude each other'
 refused "$cp 3 --bitwise-layouts" 'sequence length 32 is no multiple of 6' '--context-parallel-size and --bitwise-layouts'

@@ -341,6 +341,20 @@ START_TEST(a_file_has_flags)
 }
 END_TEST
 
+/* Megatron-LM's rule for the width of a gated MLP. */
+START_TEST(gated_width_is_megatrons)
+{
+    static const long width[] = {4096, 1024, 768, 64, 16}, mlp[] = {10880, 2688, 2048, 128, 64};
+    char              name[32];
+    char             *words[] = {(char *)"hkt-train", (char *)"--swiglu", name, NULL};
+    struct settings   s;
+
+    snprintf(name, sizeof(name), "--hidden-size=%ld", width[_i]);
+    settings_parse(&s, 3, words);
+    ck_assert_int_eq(s.mlp, mlp[_i]);
+}
+END_TEST
+
 int main(void)
 {
     const int all   = kernels_usable();
@@ -354,6 +368,7 @@ int main(void)
     tcase_add_loop_test(loops, adamw_follows_its_definition, 0, all);
     tcase_add_test(rest, rate_rises_and_falls);
     tcase_add_test(rest, an_epoch_sees_each_window_once);
+    tcase_add_loop_test(rest, gated_width_is_megatrons, 0, 5);
     tcase_add_test(rest, shares_make_the_batch);
     tcase_add_test(rest, context_ranks_share_sequences);
     tcase_add_test(rest, a_file_has_flags);

@@ -9,7 +9,7 @@ text=${srcdir:-.}/trainer
 tiny="--data-path $text --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --micro-batch-size 1 --global-batch-size 8
     --init-method-std 0.1 --train-iters 20 --lr-warmup-iters 5 --log-interval 100 --eval-interval 0 --sample-tokens 0 --threads 1 --seed 7
     --hidden-dropout 0.1 --attention-dropout 0.1"
-pp='--pipeline-model-parallel-size' tp='--tensor-model-parallel-size'
+pp='--pipeline-model-parallel-size' tp='--tensor-model-parallel-size' cp='--context-parallel-size'
 
 # train RANKS LOSSES [flags]
 train() {
@@ -30,7 +30,8 @@ cmp "$scratch/rest" "$scratch/again" || fail "10 + 10 steps are not 20"
 train 2 again --load "$scratch/one" $pp 2
 cmp "$scratch/rest" "$scratch/again" || fail "10 steps of one process and 10 of two stages are not 20"
 train 4 half $tp 2 --sequence-parallel --zero-stage 3 --exit-interval 10 --save "$scratch/four" --async-save --save-interval 4 --keep-checkpoints 0
-for layout in "1" "2 $pp 2 --zero-stage 0" "8 $tp 4 $pp 2" "2 --zero-stage 1 --optimizer-tier file --optimizer-file $scratch/optimizer"; do
+for layout in "1" "2 $pp 2 --zero-stage 0" "8 $tp 4 $pp 2" "2 --zero-stage 1 --optimizer-tier file --optimizer-file $scratch/optimizer" \
+    "4 $cp 2 --zero-stage 1"; do
     # shellcheck disable=SC2086
     set -- $layout
     ranks=$1
@@ -41,6 +42,30 @@ for layout in "1" "2 $pp 2 --zero-stage 0" "8 $tp 4 $pp 2" "2 --zero-stage 1 --o
 done
 train 4 again $tp 2 --sequence-parallel --zero-stage 3 --load "$scratch/four" --ckpt-step 8 --train-iters 12 --lr-decay-iters 20
 [ "$(head -n 1 "$scratch/again" | cut -d ' ' -f 2)" = 9 ] || fail "--ckpt-step 8 does not go on with step 9"
+
+# Gates, root-mean-square norms and grouped queries: tensors with halves, and others than GPT-2's. Saved by context- and tensor-parallel ranks.
+llama='--swiglu --normalization RMSNorm --disable-bias-linear --group-query-attention --num-query-groups 2 --position-embedding-type rope
+    --untie-embeddings-and-output-weights'
+# shellcheck disable=SC2086
+train 1 whole_llama $llama
+tail -n 10 "$scratch/whole_llama" >"$scratch/rest_llama"
+# shellcheck disable=SC2086
+train 8 half $llama $tp 2 $cp 2 $pp 2 --sequence-parallel --exit-interval 10 --save "$scratch/llama"
+for layout in "1" "4 $tp 2 --zero-stage 3" "2 $pp 2"; do
+    # shellcheck disable=SC2086
+    set -- $layout
+    ranks=$1
+    shift
+    # shellcheck disable=SC2086
+    train "$ranks" again $llama --load "$scratch/llama" "$@"
+    paste -d ' ' "$scratch/rest_llama" "$scratch/again" | awk '{ d = ($3 - $7) / $3; if (d > 1e-5 || d < -1e-5 || $2 != $6) exit 1; n++ } END { exit n != 10 }' ||
+        fail "8 ranks saved gates, $layout went on otherwise"
+done
+# shellcheck disable=SC2086
+if ./hkt-train $tiny $llama --normalization LayerNorm --load "$scratch/llama" >"$scratch/said" 2>&1 ||
+    ! grep -q "the checkpoint's normalization is 1, that of this run 0" "$scratch/said"; then
+    fail "a checkpoint with other norms was loaded"
+fi
 
 # A rank is killed when step 4 is on disk; the job is started again and ends as if nothing had been. Nothing that is saved is lost.
 cat >"$scratch/killed.sh" <<'END'
@@ -61,7 +86,7 @@ tail -n "$(wc -l <"$scratch/again")" "$scratch/whole100" | cmp - "$scratch/again
     fail "the job that was brought back has other losses"
 
 # A sample is the same on every layout, and needs what it is made from.
-for layout in "1" "2 $pp 2" "4 $tp 4 --sequence-parallel" "2 --zero-stage 3"; do
+for layout in "1" "2 $pp 2" "4 $tp 4 --sequence-parallel" "2 --zero-stage 3" "4 $cp 2 $tp 2 --sequence-parallel"; do
     # shellcheck disable=SC2086
     set -- $layout
     ranks=$1
@@ -71,7 +96,7 @@ for layout in "1" "2 $pp 2" "4 $tp 4 --sequence-parallel" "2 --zero-stage 3"; do
     [ -e "$scratch/first" ] || cp "$scratch/sample" "$scratch/first"
     cmp "$scratch/first" "$scratch/sample" || fail "$layout writes another sample"
 done
-if ./hkt-train $tiny --load "$scratch/one" --num-attention-heads 8 >"$scratch/said" 2>&1 || ! grep -q 'the checkpoint has 4 heads' "$scratch/said"; then
+if ./hkt-train $tiny --load "$scratch/one" --num-attention-heads 8 >"$scratch/said" 2>&1 || ! grep -q "the checkpoint's num-attention-heads is 4, that of this run 8" "$scratch/said"; then
     fail "a checkpoint of another model was loaded"
 fi
 

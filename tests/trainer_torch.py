@@ -12,9 +12,9 @@ import numpy
 import torch
 import torch.nn.functional as F
 
-LAYERS, WIDTH, HEADS, LENGTH, STEPS = 2, 48, 3, 70, 20  # 70 positions: a full band of attention rows and a cut one
+LAYERS, WIDTH, LENGTH, STEPS = 2, 48, 70, 20  # 70 positions: a full band of attention rows and a cut one
 RATE, LEAST, WARMUP, DECAY, CLIP = 1e-2, 1e-3, 2, 0.1, 1.0
-FLAGS = f"""--num-layers {LAYERS} --hidden-size {WIDTH} --num-attention-heads {HEADS} --seq-length {LENGTH} --init-method-std 0.1
+FLAGS = f"""--num-layers {LAYERS} --hidden-size {WIDTH} --seq-length {LENGTH} --init-method-std 0.1
     --micro-batch-size 3 --global-batch-size 6 --train-iters {STEPS} --lr {RATE} --min-lr {LEAST} --lr-warmup-iters {WARMUP}
     --weight-decay {DECAY} --clip-grad {CLIP} --eval-interval 0 --sample-tokens 0 --make-vocab-size-divisible-by 1"""
 TYPES = {b"i32": numpy.int32, b"f32": numpy.float32, b"f64": numpy.float64}
@@ -29,30 +29,81 @@ def records(path):
             yield name.decode(), torch.from_numpy(values.reshape(shape).copy())
 
 
-def norm(w, name, x):
-    return F.layer_norm(x, (WIDTH,), w[name + ".weight"][0], w[name + ".bias"][0], 1e-5)
+def mask(scores):
+    return scores.masked_fill(torch.ones(LENGTH, LENGTH).triu(1).bool(), -math.inf)
 
 
-def linear(w, name, x):
-    return F.linear(x, w[name + ".weight"], w[name + ".bias"][0])
+class Gpt2:
+    flags, heads, tensors = "--num-attention-heads 3", 3, 2 + 12 * LAYERS + 2
 
+    def norm(self, w, name, x):
+        return F.layer_norm(x, (WIDTH,), w[name + ".weight"][0], w[name + ".bias"][0], 1e-5)
 
-def mean_loss(w, token, target):
-    batch = len(token)
-    x = w["wte.weight"][token] + w["wpe.weight"]
-    for layer in range(LAYERS):
-        h = f"h.{layer}."
-        heads = linear(w, h + "attn.c_attn", norm(w, h + "ln_1", x)).view(batch, LENGTH, HEADS, 3, WIDTH // HEADS)
+    def linear(self, w, name, x):
+        return F.linear(x, w[name + ".weight"], w[name + ".bias"][0])
+
+    def embed(self, w, token):
+        return w["wte.weight"][token] + w["wpe.weight"]
+
+    def attention(self, qkv):
+        size = WIDTH // self.heads
+        heads = qkv.view(-1, LENGTH, self.heads, 3, size)
         q, k, v = (heads[:, :, :, i].transpose(1, 2) for i in range(3))  # queries, keys, values lie together for each head
-        scores = q @ k.transpose(2, 3) / math.sqrt(WIDTH // HEADS)
-        scores = scores.masked_fill(torch.ones(LENGTH, LENGTH).triu(1).bool(), -math.inf)
-        mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, LENGTH, WIDTH)
-        x = x + linear(w, h + "attn.c_proj", mixed)
-        up = linear(w, h + "mlp.c_fc", norm(w, h + "ln_2", x))
-        gelu = 0.5 * up * (1 + torch.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
-        x = x + linear(w, h + "mlp.c_proj", gelu)
-    logits = norm(w, "ln_f", x) @ w["wte.weight"].T
-    return F.cross_entropy(logits.reshape(-1, 256), target.reshape(-1))
+        return (mask(q @ k.transpose(2, 3) / math.sqrt(size)).softmax(-1) @ v).transpose(1, 2).reshape(-1, LENGTH, WIDTH)
+
+    def activation(self, up):
+        return 0.5 * up * (1 + torch.tanh(math.sqrt(2 / math.pi) * (up + 0.044715 * up**3)))
+
+    def head(self, w):
+        return w["wte.weight"]
+
+    def mean_loss(self, w, token, target):
+        x = self.embed(w, token)
+        for layer in range(LAYERS):
+            h = f"h.{layer}."
+            mixed = self.attention(self.linear(w, h + "attn.c_attn", self.norm(w, h + "ln_1", x)))
+            x = x + self.linear(w, h + "attn.c_proj", mixed)
+            up = self.linear(w, h + "mlp.c_fc", self.norm(w, h + "ln_2", x))
+            x = x + self.linear(w, h + "mlp.c_proj", self.activation(up))
+        logits = self.norm(w, "ln_f", x) @ self.head(w).T
+        return F.cross_entropy(logits.reshape(-1, 256), target.reshape(-1))
+
+
+class Llama(Gpt2):
+    """Gates, root-mean-square norms, rotary positions, two groups of queries, no biases, a head of its own."""
+
+    heads, groups, tensors = 4, 2, 1 + 6 * LAYERS + 2
+    flags = """--num-attention-heads 4 --group-query-attention --num-query-groups 2 --swiglu --normalization RMSNorm --disable-bias-linear
+        --position-embedding-type rope --untie-embeddings-and-output-weights"""
+
+    def norm(self, w, name, x):
+        return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * w[name + ".weight"][0]
+
+    def linear(self, w, name, x):
+        return F.linear(x, w[name + ".weight"])
+
+    def embed(self, w, token):
+        return w["wte.weight"][token]
+
+    def rotate(self, x):
+        half = x.shape[-1] // 2
+        angle = torch.arange(LENGTH).double()[:, None] * 10000.0 ** (-torch.arange(half).double() / half)
+        a, b = x[..., :half], x[..., half:]
+        return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+
+    def attention(self, qkv):
+        size, each = WIDTH // self.heads, self.heads // self.groups
+        parts = qkv.view(-1, LENGTH, self.groups, each + 2, size).permute(0, 2, 3, 1, 4)  # batch, group, which, place
+        q, k, v = self.rotate(parts[:, :, :each]), self.rotate(parts[:, :, each : each + 1]), parts[:, :, each + 1 :]
+        mixed = mask(q @ k.transpose(-1, -2) / math.sqrt(size)).softmax(-1) @ v
+        return mixed.permute(0, 3, 1, 2, 4).reshape(-1, LENGTH, WIDTH)
+
+    def activation(self, up):
+        gate, through = up.chunk(2, -1)
+        return F.silu(gate) * through
+
+    def head(self, w):
+        return w["lm_head.weight"]
 
 
 def rate(step):
@@ -64,13 +115,14 @@ def rate(step):
 class Steps:
     """Follows the records of a run and compares as they come."""
 
-    def __init__(self):
+    def __init__(self, model):
+        self.model = model
         self.weight, self.token, self.target, self.gradient, self.step, self.checks, self.worst = {}, [], [], {}, 0, 0, 0
 
     def compare(self, what, mine, reference, tolerance):
         mine = mine.double()
         if what.endswith("c_attn.bias"):  # a bias on the keys shifts all scores alike: its gradient is rounding, which Adam blows up
-            mine, reference = (a.view(HEADS, 3, -1)[:, [0, 2]] for a in (mine, reference))
+            mine, reference = (a.view(self.model.heads, 3, -1)[:, [0, 2]] for a in (mine, reference))
         scale = max(float(reference.norm()), 1e-30)
         error = float((mine - reference).norm()) / scale
         self.checks += 1
@@ -88,7 +140,7 @@ class Steps:
                                            lr=RATE, betas=(0.9, 0.95), eps=1e-8)
         self.step += 1
         self.adamw.zero_grad()
-        self.loss = mean_loss(self.weight, torch.cat(self.token).long(), torch.cat(self.target).long())
+        self.loss = self.model.mean_loss(self.weight, torch.cat(self.token).long(), torch.cat(self.target).long())
         self.loss.backward()
         self.token, self.target = [], []
 
@@ -119,18 +171,19 @@ class Steps:
             self.compare(name, value, self.weight[tensor].detach(), 1e-4)
 
 
-def main():
+def run(model):
     program, text = sys.argv[1:]
     with tempfile.NamedTemporaryFile() as dump:
-        subprocess.run([program, "--data-path", text, "--dump", dump.name, *FLAGS.split()], check=True, stdout=subprocess.DEVNULL)
-        steps = Steps()
+        flags = (FLAGS + " " + model.flags).split()
+        subprocess.run([program, "--data-path", text, "--dump", dump.name, *flags], check=True, stdout=subprocess.DEVNULL)
+        steps = Steps(model)
         for name, value in records(dump.name):
             steps.read(name, value)
-    tensors = 2 + 12 * LAYERS + 2
-    if steps.step != STEPS or steps.checks != STEPS * (tensors + 2) + tensors:
+    if steps.step != STEPS or steps.checks != STEPS * (model.tensors + 2) + model.tensors:
         sys.exit(f"FAIL: {steps.step} steps and {steps.checks} comparisons in the dump")
-    print(f"PASS: {steps.checks} comparisons over {STEPS} steps with PyTorch {torch.__version__}; "
+    print(f"PASS: {type(model).__name__}, {steps.checks} comparisons over {STEPS} steps with PyTorch {torch.__version__}; "
           f"the worst at {100 * steps.worst:.0f} % of its tolerance")
 
 
-main()
+run(Gpt2())
+run(Llama())

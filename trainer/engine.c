@@ -45,7 +45,7 @@ static int slices_of(const struct gpt_shape *s)
 {
     int slices = SLICES;
 
-    while (s->heads % slices || s->mlp % slices || s->padded % slices)
+    while (s->groups % slices || s->mlp % slices || s->padded % slices)
         slices /= 2;
     return slices;
 }
@@ -63,7 +63,7 @@ static struct gpt_options options_of(const struct engine *e)
                                 .seed      = (uint64_t)s->seed,
                                 .sequence  = s->sequence && s->tp > 1,
                                 .overlap   = true,
-                                .slices    = s->bitwise ? slices_of(&e->shape) : 0};
+                                .slices    = s->bitwise && !s->gated ? slices_of(&e->shape) : 0};
 }
 
 static void check_batch(struct broken *b, struct engine *e)
@@ -126,6 +126,9 @@ static void check(struct engine *e)
           refuse(s->cp > 1 && s->bitwise,
                  "--context-parallel-size and --bitwise-layouts exclude each other: sums over tokens are then made in "
                  "another order"));
+    holds(&b,
+          refuse(s->gated && s->bitwise,
+                 "--swiglu and --bitwise-layouts exclude each other: gates are divided in halves, which no slice is"));
     holds(&b, refuse(s->codec && (s->bitwise || s->fp16), "--codec goes with neither --bitwise-layouts nor --fp16"));
     holds(&b, refuse(options.slices > 0 && options.slices % s->tp != 0,
                      "--bitwise-layouts sums in at most 8 slices, a power of two that divides heads, MLP size and "
@@ -391,6 +394,10 @@ void engine_begin(struct engine *e, struct settings *s, int vocabulary, hkt_comm
                                   .positions         = (enum gpt_positions)s->positions,
                                   .embedding_norm    = s->embedding_norm,
                                   .untied            = s->untied,
+                                  .groups            = s->grouped ? (int)s->groups : (int)s->heads,
+                                  .gated             = s->gated,
+                                  .rms               = s->normalization == 1,
+                                  .unbiased          = s->unbiased,
                                   .dropout           = s->dropout,
                                   .attention_dropout = s->attention_dropout,
                                   .smoothing         = s->smoothing,

@@ -49,10 +49,20 @@ struct head {
     bool           drops;
 };
 
-static struct matrix view_of(hkt_heads_t v, int b, int h, size_t rows, size_t size)
+/* One head of keys or values. */
+static struct matrix keys_of(const hkt_attention_t *a, hkt_heads_t v, int b, int k)
 {
-    return (struct matrix){v.data + (size_t)b * v.sequence + (size_t)h * v.head, (int)rows, (int)size, (int)v.row,
-                           false};
+    return (struct matrix){v.data + (size_t)b * v.sequence + (size_t)k * v.group, (int)a->keys, (int)a->size,
+                           (int)v.row, false};
+}
+
+/* One head of the queries or of what is theirs. */
+static struct matrix queries_of(const hkt_attention_t *a, hkt_heads_t v, int b, int h)
+{
+    const size_t m = a->heads / a->key_heads;
+
+    return (struct matrix){v.data + (size_t)b * v.sequence + (size_t)h / m * v.group + (size_t)h % m * v.head,
+                           (int)a->queries, (int)a->size, (int)v.row, false};
 }
 
 static int key_head(const hkt_attention_t *a, int h)
@@ -64,11 +74,11 @@ static struct head head_of(const hkt_attention_t *a, const struct flash *f, int 
 {
     const size_t row  = (size_t)b * (size_t)f->length + a->own_query;
     const int    k    = key_head(a, h);
-    struct head  head = {.query       = view_of(a->query, b, h, a->queries, a->size),
-                         .key         = view_of(a->key, b, k, a->keys, a->size),
-                         .value       = view_of(a->value, b, k, a->keys, a->size),
-                         .out         = view_of(a->out, b, h, a->queries, a->size),
-                         .log_sum     = view_of(a->log_sum, b, h, a->queries, 1).data,
+    struct head  head = {.query       = queries_of(a, a->query, b, h),
+                         .key         = keys_of(a, a->key, b, k),
+                         .value       = keys_of(a, a->value, b, k),
+                         .out         = queries_of(a, a->out, b, h),
+                         .log_sum     = queries_of(a, a->log_sum, b, h).data,
                          .start       = f->start ? f->start + row : NULL,
                          .queries     = (int)a->queries,
                          .keys        = (int)a->keys,
@@ -207,9 +217,8 @@ static void head_backward(const struct work *w, const struct scratch *s, int b, 
     const hkt_attention_t     *a    = w->a;
     const int                  k    = key_head(a, h);
     const struct head          head = head_of(a, w->f, b, h);
-    const struct head_gradient grad = {
-        view_of(w->g->dquery, b, h, a->queries, a->size), view_of(w->g->dkey, b, k, a->keys, a->size),
-        view_of(w->g->dvalue, b, k, a->keys, a->size), view_of(w->g->dout, b, h, a->queries, a->size)};
+    const struct head_gradient grad = {queries_of(a, w->g->dquery, b, h), keys_of(a, w->g->dkey, b, k),
+                                       keys_of(a, w->g->dvalue, b, k), queries_of(a, w->g->dout, b, h)};
 
     for (int row = 0; row < head.queries; row += FLASH_ROWS)
         rows_backward(&grad, &head, s, row, least(head.queries - row, FLASH_ROWS));

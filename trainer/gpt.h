@@ -30,11 +30,15 @@ enum gpt_recompute { GPT_NONE, GPT_SELECTIVE, GPT_FULL };
 
 struct gpt_shape {
     int                layers, width, heads, mlp; /* L, C, H, F */
-    int                length;                    /* largest T */
-    int                vocabulary, padded;        /* V; padded: a multiple of n (and of slices) */
+    int                groups;             /* of heads that share keys and values; 0: H, every head has its own */
+    int                length;             /* largest T */
+    int                vocabulary, padded; /* V; padded: a multiple of n (and of slices) */
     enum gpt_positions positions;
     bool               embedding_norm; /* layer norm behind the embedding, as BLOOM has */
     bool               untied;         /* the head has a table of its own */
+    bool               gated;          /* SwiGLU: the MLP's first layer has 2 F outputs, half of them gates */
+    bool               rms;            /* norms are RMSNorm: by the root of the mean square, with a gain only */
+    bool               unbiased;       /* linear layers have no biases */
     double             dropout, attention_dropout;
     double             smoothing; /* of the labels */
     double             deviation; /* of the initial weights */
@@ -67,15 +71,25 @@ struct gpt_options {
 };
 
 /* One tensor: rows x cols of which this rank holds own_rows x own_cols from (first_row, first_col) on. A vector has one
- * row and is split by columns. Queries, keys and values of a head lie together in c_attn: [head][q, k, v][size]. */
+ * row and is split by columns. In c_attn the queries of a group lie together with its keys and values:
+ * [group][q, q, .., k, v][size]. A SwiGLU's gates and what they let through are two halves, of both of which a rank has
+ * its part: then own rows (columns) are two blocks, of the first of which first_row is the place. */
 struct gpt_tensor {
     char     name[48]; /* GPT-2's: "h.3.mlp.c_fc.weight"; the head's own table is "lm_head.weight" */
     int      rows, cols;
-    int      first_row, first_col, own_rows, own_cols;
-    unsigned flags;  /* HKT_PARAMETER_* */
-    size_t   offset; /* floats; tensors start on a cache line */
+    int      first_row, first_col, own_rows, own_cols, blocks; /* blocks: 1, or 2 for halves */
+    unsigned flags;                                            /* HKT_PARAMETER_* */
+    size_t   offset;                                           /* floats; tensors start on a cache line */
     float   *weight, *gradient;
 };
+
+/* Where own row (column of a vector) i of `own` is among all. */
+static inline int gpt_global(int i, int first, int own, const struct gpt_tensor *t)
+{
+    const int block = own / t->blocks;
+
+    return i / block * ((t->rows == 1 ? t->cols : t->rows) / t->blocks) + first + i % block;
+}
 
 /* A micro-batch. Arrays are (B, T), of own rows. */
 struct gpt_batch {

@@ -8,9 +8,9 @@
 
 float *gpt_vector_gradient(const struct pass *p, const struct gpt_tensor *t)
 {
-    if (!p->batch->keep)
+    if (t && !p->batch->keep)
         memset(t->gradient, 0, (size_t)t->own_rows * (size_t)t->own_cols * sizeof(float));
-    return t->gradient;
+    return t ? t->gradient : NULL;
 }
 
 /* Vectors travel together; a matrix (the positions) as it lies. */
@@ -54,8 +54,8 @@ static const float *before_dropout(const struct pass *p, float *late, int layer,
 
 static void norm_backward(const struct pass *p, struct gpt_tensor *gain, const struct norm *norm)
 {
-    kernels->norm_backward(p->m->work[STREAM], gpt_vector_gradient(p, gain), gpt_vector_gradient(p, gain + 1),
-                           p->m->work[NARROW], norm);
+    kernels->norm_backward(p->m->work[STREAM], gpt_vector_gradient(p, gain),
+                           gpt_vector_gradient(p, gpt_norm_bias(p->m, gain)), p->m->work[NARROW], norm);
 }
 
 static int mlp_backward(const struct pass *p, int layer, const struct layer_memory *memory)
@@ -72,8 +72,8 @@ static int mlp_backward(const struct pass *p, int layer, const struct layer_memo
         kernels->norm(s[NORM2], &norm);
         gpt_activation(p, layer, memory);
     }
-    kernels->sum_rows(down[1].gradient, dy, (int)p->own, down[1].cols, p->batch->keep);
-    TRY(hkt_row_backward(memory->late[D_UP], dy, s[GELU], &row, m->split));
+    kernels->sum_rows(block_tensor(m, layer, DOWN_BIAS)->gradient, dy, (int)p->own, down->rows, p->batch->keep);
+    TRY(hkt_row_backward(m->options.shape.gated ? m->work[D_GATED] : memory->late[D_UP], dy, s[GELU], &row, m->split));
     gpt_activation_backward(p, layer, memory);
     TRY(hkt_column_backward(m->work[NARROW], memory->late[D_UP], s[NORM2], &column, m->split));
     norm_backward(p, gain, &norm);
@@ -83,16 +83,12 @@ static int mlp_backward(const struct pass *p, int layer, const struct layer_memo
 /* From D_MIXED. */
 static int attention_backward(const struct pass *p, float *dqkv, struct gpt_attention *a)
 {
-    struct gpt                    *m = p->m;
-    const hkt_attention_gradient_t g = {
-        {m->work[D_MIXED], a->own.out.sequence, a->own.out.row, a->own.out.head},
-        gpt_third(p, dqkv, 0),
-        gpt_third(p, dqkv, 1),
-        gpt_third(p, dqkv, 2),
-    };
+    hkt_attention_gradient_t g = {a->own.out, gpt_third(p, dqkv, QUERIES), gpt_third(p, dqkv, KEYS),
+                                  gpt_third(p, dqkv, VALUES)};
 
-    memset(dqkv, 0, p->rows * a->own.query.row * sizeof(float));
-    return hkt_context_backward(&g, &a->own, a, m->ring);
+    g.dout.data = p->m->work[D_MIXED];
+    memset(dqkv, 0, p->rows * gpt_qkv(p->m).row * sizeof(float));
+    return hkt_context_backward(&g, &a->own, a, p->m->ring);
 }
 
 static int mixer_backward(const struct pass *p, int layer, const struct layer_memory *memory)
@@ -108,11 +104,12 @@ static int mixer_backward(const struct pass *p, int layer, const struct layer_me
 
     if (m->options.recompute == GPT_SELECTIVE)
         kernels->norm(s[NORM1], &norm);
-    kernels->sum_rows(mix[1].gradient, dy, (int)p->own, mix[1].cols, p->batch->keep);
+    kernels->sum_rows(block_tensor(m, layer, MIX_BIAS)->gradient, dy, (int)p->own, mix->rows, p->batch->keep);
     TRY(hkt_row_backward(m->work[D_MIXED], dy, s[MIXED], &row, m->split));
     TRY(attention_backward(p, memory->late[D_QKV], &a));
     gpt_rotate(p, memory->late[D_QKV], -1);
-    kernels->sum_rows(qkv[1].gradient, memory->late[D_QKV], (int)p->rows, qkv[1].own_cols, p->batch->keep);
+    kernels->sum_rows(block_tensor(m, layer, QKV_BIAS)->gradient, memory->late[D_QKV], (int)p->rows, qkv->own_rows,
+                      p->batch->keep);
     TRY(hkt_column_backward(m->work[NARROW], memory->late[D_QKV], s[NORM1], &column, m->split));
     norm_backward(p, gain, &norm);
     return HKT_OK;
@@ -121,22 +118,24 @@ static int mixer_backward(const struct pass *p, int layer, const struct layer_me
 static int layer_backward(const struct pass *p, int layer)
 {
     struct gpt                    *m  = p->m;
-    const int                      at = layer - m->options.first, first = m->block + at * PER_BLOCK;
+    const int                      at = layer - m->options.first, first = m->block + at * m->per_block;
     const struct layer_memory     *memory = &p->slot->layer[at];
     const bool                     ready  = p->batch->final && !m->options.apart;
     struct gpt_tensor             *whole[6];
+    int                            count    = 0;
     static const enum block_tensor which[6] = {LN1_GAIN, LN1_BIAS, MIX_BIAS, LN2_GAIN, LN2_BIAS, DOWN_BIAS};
 
-    TRY(gpt_hook(m->options.hooks.fetch, m, first, PER_BLOCK));
+    TRY(gpt_hook(m->options.hooks.fetch, m, first, m->per_block));
     if (m->options.recompute == GPT_FULL)
         TRY(gpt_layer_forward(p, layer, memory, NULL));
     TRY(mlp_backward(p, layer, memory));
     TRY(mixer_backward(p, layer, memory));
     for (int i = 0; i < 6; i++)
-        whole[i] = block_tensor(m, layer, which[i]);
-    TRY(gpt_sum_replicated(p, whole, 6));
-    TRY(gpt_hook(m->options.hooks.release, m, first, PER_BLOCK));
-    return ready ? gpt_hook(m->options.hooks.ready, m, first, PER_BLOCK) : HKT_OK;
+        if (m->in_block[which[i]] >= 0)
+            whole[count++] = block_tensor(m, layer, which[i]);
+    TRY(gpt_sum_replicated(p, whole, count));
+    TRY(gpt_hook(m->options.hooks.release, m, first, m->per_block));
+    return ready ? gpt_hook(m->options.hooks.ready, m, first, m->per_block) : HKT_OK;
 }
 
 int gpt_backward(struct gpt *m, int slot, const struct gpt_batch *b, const float *doutput, float *dinput)
@@ -192,7 +191,8 @@ int gpt_backward_weight(struct gpt *m, int slot, const struct gpt_batch *b)
     for (int layer = m->options.last - 1; layer >= m->options.first; layer--) {
         TRY(layer_weights(&p, layer));
         if (b->final)
-            TRY(gpt_hook(m->options.hooks.ready, m, m->block + (layer - m->options.first) * PER_BLOCK, PER_BLOCK));
+            TRY(gpt_hook(m->options.hooks.ready, m, m->block + (layer - m->options.first) * m->per_block,
+                         m->per_block));
     }
     return HKT_OK;
 }

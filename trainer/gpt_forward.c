@@ -1,6 +1,7 @@
 /* gpt_forward.c -- the forward pass of the GPT's layers:
  *   middle = input + dropout(mix(attention(qkv(norm1(input)))) + bias)
  *   output = middle + dropout(down(gelu(up(norm2(middle)) + bias)) + bias)
+ * or, with SwiGLU, silu of one half of up's outputs times the other half instead of gelu.
  * qkv and up are column layers, mix and down row layers. Embedding and head are in gpt_head.c.
  */
 #include "crew.h"
@@ -45,9 +46,24 @@ void gpt_drop_rows(const struct pass *p, float *y, const struct drop_rows *in)
     }
 }
 
-struct norm gpt_norm(const struct pass *p, const struct gpt_tensor *gain, const float *x, float *mean, float *rstd)
+struct norm gpt_norm(const struct pass *p, struct gpt_tensor *gain, const float *x, float *mean, float *rstd)
 {
-    return (struct norm){(int)p->own, p->m->options.shape.width, x, gain[0].weight, gain[1].weight, mean, rstd};
+    const struct gpt_tensor *bias = gpt_norm_bias(p->m, gain);
+
+    return (struct norm){(int)p->own, p->m->options.shape.width, x, gain->weight, bias ? bias->weight : NULL, mean,
+                         rstd};
+}
+
+struct qkv_shape gpt_qkv(const struct gpt *m)
+{
+    const struct gpt_shape *s = &m->options.shape;
+    struct qkv_shape        q = {.heads  = (size_t)(s->heads / m->n),
+                                 .groups = (size_t)(s->groups / m->n),
+                                 .each   = (size_t)(s->heads / s->groups),
+                                 .size   = (size_t)(s->width / s->heads)};
+
+    q.row = q.groups * (q.each + 2) * q.size;
+    return q;
 }
 
 hkt_linear_t gpt_linear(const struct pass *p, const struct gpt_tensor *w, bool gradient)
@@ -58,28 +74,28 @@ hkt_linear_t gpt_linear(const struct pass *p, const struct gpt_tensor *w, bool g
 
 void gpt_rotate(const struct pass *p, float *qkv, float sign)
 {
-    const struct gpt *m     = p->m;
-    const int         heads = m->options.shape.heads / m->n, size = m->options.shape.width / m->options.shape.heads;
+    const struct gpt      *m     = p->m;
+    const struct qkv_shape q     = gpt_qkv(m);
+    const int32_t         *given = p->batch->position;
 
     if (m->options.shape.positions != GPT_ROTARY)
         return;
-    for (size_t row = 0; row < p->rows; row++, qkv += (size_t)heads * 3 * (size_t)size) {
-        const int32_t *given = p->batch->position;
-        const size_t   place = given ? (size_t)given[row] : gpt_place(p, row), at = place * (size_t)(size / 2);
+    for (size_t row = 0; row < p->rows; row++, qkv += q.row) {
+        const size_t place = given ? (size_t)given[row] : gpt_place(p, row), at = place * (q.size / 2);
 
-        for (int h = 0; h < heads; h++)
-            for (int which = 0; which < 2; which++)
-                kernels->rotate(qkv + (size_t)(3 * h + which) * (size_t)size, m->cosine + at, m->sine + at, sign,
-                                size / 2);
+        for (size_t g = 0; g < q.groups; g++) /* a group's queries and its keys */
+            for (size_t i = 0; i <= q.each; i++)
+                kernels->rotate(qkv + (g * (q.each + 2) + i) * q.size, m->cosine + at, m->sine + at, sign,
+                                (int)q.size / 2);
     }
 }
 
-hkt_heads_t gpt_third(const struct pass *p, float *qkv, int which)
+hkt_heads_t gpt_third(const struct pass *p, float *qkv, enum qkv_part which)
 {
-    const size_t heads = (size_t)(p->m->options.shape.heads / p->m->n),
-                 size = (size_t)(p->m->options.shape.width / p->m->options.shape.heads), row = 3 * heads * size;
+    const struct qkv_shape q     = gpt_qkv(p->m);
+    const size_t           first = which == QUERIES ? 0 : q.each + (which == VALUES);
 
-    return (hkt_heads_t){qkv + (size_t)which * size, (size_t)p->batch->length * row, row, 3 * size};
+    return (hkt_heads_t){qkv + first * q.size, (size_t)p->batch->length * q.row, q.row, (q.each + 2) * q.size, q.size};
 }
 
 static struct flash masks(const struct pass *p, int layer)
@@ -103,22 +119,21 @@ static struct flash masks(const struct pass *p, int layer)
 
 struct gpt_attention gpt_attention(const struct pass *p, int layer, const struct layer_memory *memory)
 {
-    const struct gpt       *m = p->m;
-    const struct gpt_shape *s = &m->options.shape;
-    const size_t            T = (size_t)p->batch->length, heads = (size_t)(s->heads / m->n);
-    const size_t            size = (size_t)(s->width / s->heads);
-    float *const           *a    = memory->saved;
-    const hkt_attention_t   own  = {.batch     = (size_t)p->batch->count,
-                                    .size      = size,
-                                    .heads     = heads,
-                                    .key_heads = heads,
-                                    .queries   = T,
-                                    .keys      = T,
-                                    .query     = gpt_third(p, a[QKV], 0),
-                                    .key       = gpt_third(p, a[QKV], 1),
-                                    .value     = gpt_third(p, a[QKV], 2),
-                                    .out       = {a[MIXED], T * heads * size, heads * size, size},
-                                    .log_sum   = {a[LOG_SUM], T, 1, p->rows}};
+    const struct gpt      *m = p->m;
+    const struct qkv_shape q = gpt_qkv(m);
+    const size_t           T = (size_t)p->batch->length, width = q.heads * q.size;
+    float *const          *a   = memory->saved;
+    const hkt_attention_t  own = {.batch     = (size_t)p->batch->count,
+                                  .size      = q.size,
+                                  .heads     = q.heads,
+                                  .key_heads = q.groups,
+                                  .queries   = T,
+                                  .keys      = T,
+                                  .query     = gpt_third(p, a[QKV], QUERIES),
+                                  .key       = gpt_third(p, a[QKV], KEYS),
+                                  .value     = gpt_third(p, a[QKV], VALUES),
+                                  .out       = {a[MIXED], T * width, width, q.each * q.size, q.size},
+                                  .log_sum   = {a[LOG_SUM], T, 1, q.each * p->rows, p->rows}};
 
     return (struct gpt_attention){own, masks(p, layer), m->work[FLASH]};
 }
@@ -155,14 +170,14 @@ int gpt_ring_create(struct gpt *m)
 struct activation {
     const struct gpt_tensor *bias;
     float                   *out, *dbias; /* dbias NULL: forward */
-    const float             *up;
-    int                      rows;
+    const float             *up, *dy;     /* dy: of a SwiGLU */
+    int                      rows, cols;  /* of the result */
 };
 
 static void some_columns(void *arg, size_t first, size_t count)
 {
     const struct activation *a  = arg;
-    const struct biased      in = {a->up + first, a->bias->weight + first, a->rows, (int)count, a->bias->own_cols};
+    const struct biased      in = {a->up + first, a->bias->weight + first, a->rows, (int)count, a->cols};
 
     if (a->dbias)
         kernels->bias_gelu_backward(a->out + first, a->dbias + first, &in);
@@ -170,20 +185,42 @@ static void some_columns(void *arg, size_t first, size_t count)
         kernels->bias_gelu(a->out + first, &in);
 }
 
+static void some_gates(void *arg, size_t first, size_t count)
+{
+    const struct activation *a  = arg;
+    const struct biased      in = {a->up + first, a->bias->weight + first, a->rows, (int)count, a->cols};
+
+    if (a->dbias)
+        kernels->bias_swiglu_backward(a->out + first, a->dbias + first, a->dy + first, &in);
+    else
+        kernels->bias_swiglu(a->out + first, &in);
+}
+
+static void activate(const struct pass *p, struct activation *a)
+{
+    const struct gpt_shape *s = &p->m->options.shape;
+
+    a->rows = (int)p->rows;
+    a->cols = s->mlp / p->m->n;
+    crew_run(s->gated ? some_gates : some_columns, a, (size_t)a->cols, 64);
+}
+
 void gpt_activation(const struct pass *p, int layer, const struct layer_memory *memory)
 {
-    const struct gpt_tensor *bias = block_tensor(p->m, layer, UP_BIAS);
-    struct activation        a    = {bias, memory->saved[GELU], NULL, memory->saved[UP], (int)p->rows};
+    float *const *s = memory->saved;
 
-    crew_run(some_columns, &a, (size_t)bias->own_cols, 64);
+    activate(p, &(struct activation){.bias = block_tensor(p->m, layer, UP_BIAS), .out = s[GELU], .up = s[UP]});
 }
 
 void gpt_activation_backward(const struct pass *p, int layer, const struct layer_memory *memory)
 {
-    const struct gpt_tensor *bias = block_tensor(p->m, layer, UP_BIAS);
-    struct activation a = {bias, memory->late[D_UP], gpt_vector_gradient(p, bias), memory->saved[UP], (int)p->rows};
+    struct gpt_tensor *bias = block_tensor(p->m, layer, UP_BIAS);
 
-    crew_run(some_columns, &a, (size_t)bias->own_cols, 64);
+    activate(p, &(struct activation){.bias  = bias,
+                                     .out   = memory->late[D_UP],
+                                     .dbias = gpt_vector_gradient(p, bias),
+                                     .up    = memory->saved[UP],
+                                     .dy    = p->m->work[D_GATED]});
 }
 
 static int mixer_forward(const struct pass *p, int layer, const struct layer_memory *memory)
@@ -197,11 +234,13 @@ static int mixer_forward(const struct pass *p, int layer, const struct layer_mem
 
     kernels->norm(s[NORM1], &norm);
     TRY(hkt_column_forward(s[QKV], s[NORM1], &column, m->split));
-    kernels->add_bias(s[QKV], qkv[1].weight, (int)p->rows, qkv[1].own_cols);
+    kernels->add_bias(s[QKV], block_tensor(m, layer, QKV_BIAS)->weight, (int)p->rows, qkv->own_rows);
     gpt_rotate(p, s[QKV], 1);
     TRY(hkt_context_forward(&a.own, &a, m->ring));
     TRY(hkt_row_forward(m->work[NARROW], s[MIXED], &row, m->split));
-    gpt_drop_rows(p, s[MIDDLE], &(struct drop_rows){m->work[NARROW], mix[1].weight, s[INPUT], layer, DROP_MIX});
+    gpt_drop_rows(
+        p, s[MIDDLE],
+        &(struct drop_rows){m->work[NARROW], block_tensor(m, layer, MIX_BIAS)->weight, s[INPUT], layer, DROP_MIX});
     return HKT_OK;
 }
 
@@ -219,7 +258,9 @@ static int mlp_forward(const struct pass *p, int layer, const struct layer_memor
     if (!output)
         return HKT_OK;
     TRY(hkt_row_forward(m->work[NARROW], s[GELU], &row, m->split));
-    gpt_drop_rows(p, output, &(struct drop_rows){m->work[NARROW], down[1].weight, s[MIDDLE], layer, DROP_MLP});
+    gpt_drop_rows(
+        p, output,
+        &(struct drop_rows){m->work[NARROW], block_tensor(m, layer, DOWN_BIAS)->weight, s[MIDDLE], layer, DROP_MLP});
     return HKT_OK;
 }
 
@@ -293,9 +334,9 @@ int gpt_forward(struct gpt *m, int slot, const struct gpt_batch *b, const struct
         const int at = layer - first;
 
         target = layer + 1 < last ? p.slot->layer[at + 1].saved[INPUT] : m->head ? m->work[STREAM] : ends->output;
-        TRY(gpt_hook(m->options.hooks.fetch, m, m->block + at * PER_BLOCK, PER_BLOCK));
+        TRY(gpt_hook(m->options.hooks.fetch, m, m->block + at * m->per_block, m->per_block));
         TRY(gpt_layer_forward(&p, layer, &p.slot->layer[at], target));
-        TRY(gpt_hook(m->options.hooks.release, m, m->block + at * PER_BLOCK, PER_BLOCK));
+        TRY(gpt_hook(m->options.hooks.release, m, m->block + at * m->per_block, m->per_block));
     }
     return m->head ? gpt_head_forward(&p, ends->mode, ends->loss) : HKT_OK;
 }

@@ -73,11 +73,12 @@ int gpt_embedding_backward(const struct pass *p, float *dx)
         struct gpt_tensor *gain = &m->tensor[m->embedding_gain];
 
         memset(m->work[NARROW], 0, count * sizeof(float));
-        kernels->norm_backward(m->work[NARROW], gpt_vector_gradient(p, gain), gpt_vector_gradient(p, gain + 1), dx,
-                               &norm);
+        kernels->norm_backward(m->work[NARROW], gpt_vector_gradient(p, gain),
+                               gpt_vector_gradient(p, gpt_norm_bias(m, gain)), dx, &norm);
         dx              = m->work[NARROW];
         whole[partly++] = gain;
-        whole[partly++] = gain + 1;
+        if (gpt_norm_bias(m, gain))
+            whole[partly++] = gain + 1;
     }
     if (m->positions >= 0) {
         positions_backward(p, dx);
@@ -135,8 +136,8 @@ static int head_backward(const struct pass *p, const struct norm *norm)
     TRY(hkt_region_backward(back, m->work[HEAD_BACK], p->rows, C, region, m->split));
     memset(p->slot->field[HEAD_GRADIENT], 0, p->own * C * sizeof(float));
     kernels->norm_backward(p->slot->field[HEAD_GRADIENT], gpt_vector_gradient(p, gain),
-                           gpt_vector_gradient(p, gain + 1), back, norm);
-    TRY(gpt_sum_replicated(p, whole, 2));
+                           gpt_vector_gradient(p, gpt_norm_bias(m, gain)), back, norm);
+    TRY(gpt_sum_replicated(p, whole, m->options.shape.rms ? 1 : 2));
     if (!p->batch->final)
         return HKT_OK;
     return gpt_hook(m->options.hooks.ready, m, m->last_gain, m->tensors - m->last_gain);

@@ -8,72 +8,75 @@
 
 #include "parallel/common.h"
 
-enum split { WHOLE, BY_ROWS, BY_COLS };
+enum split { WHOLE, BY_ROWS, BY_COLS, ROWS_OF_HALVES, COLS_OF_HALVES };
 
-/* The tensors of one layer, in the order in which they lie in memory: X(id, name, rows, cols, split). */
+/* The tensors of one layer, in the order in which they lie in memory: X(id, name, rows, cols, split, whether it has
+ * them). U are the outputs of the MLP's first layer, Q those of c_attn. */
 #define BLOCK_TENSORS(X)                                                                                               \
-    X(LN1_GAIN, "ln_1.weight", 1, C, WHOLE)                                                                            \
-    X(LN1_BIAS, "ln_1.bias", 1, C, WHOLE)                                                                              \
-    X(QKV_WEIGHT, "attn.c_attn.weight", 3 * C, C, BY_ROWS)                                                             \
-    X(QKV_BIAS, "attn.c_attn.bias", 1, 3 * C, BY_COLS)                                                                 \
-    X(MIX_WEIGHT, "attn.c_proj.weight", C, C, BY_COLS)                                                                 \
-    X(MIX_BIAS, "attn.c_proj.bias", 1, C, WHOLE)                                                                       \
-    X(LN2_GAIN, "ln_2.weight", 1, C, WHOLE)                                                                            \
-    X(LN2_BIAS, "ln_2.bias", 1, C, WHOLE)                                                                              \
-    X(UP_WEIGHT, "mlp.c_fc.weight", F, C, BY_ROWS)                                                                     \
-    X(UP_BIAS, "mlp.c_fc.bias", 1, F, BY_COLS)                                                                         \
-    X(DOWN_WEIGHT, "mlp.c_proj.weight", C, F, BY_COLS)                                                                 \
-    X(DOWN_BIAS, "mlp.c_proj.bias", 1, C, WHOLE)
+    X(LN1_GAIN, "ln_1.weight", 1, C, WHOLE, true)                                                                      \
+    X(LN1_BIAS, "ln_1.bias", 1, C, WHOLE, !rms)                                                                        \
+    X(QKV_WEIGHT, "attn.c_attn.weight", Q, C, BY_ROWS, true)                                                           \
+    X(QKV_BIAS, "attn.c_attn.bias", 1, Q, BY_COLS, biased)                                                             \
+    X(MIX_WEIGHT, "attn.c_proj.weight", C, C, BY_COLS, true)                                                           \
+    X(MIX_BIAS, "attn.c_proj.bias", 1, C, WHOLE, biased)                                                               \
+    X(LN2_GAIN, "ln_2.weight", 1, C, WHOLE, true)                                                                      \
+    X(LN2_BIAS, "ln_2.bias", 1, C, WHOLE, !rms)                                                                        \
+    X(UP_WEIGHT, "mlp.c_fc.weight", U, C, gated ? ROWS_OF_HALVES : BY_ROWS, true)                                      \
+    X(UP_BIAS, "mlp.c_fc.bias", 1, U, gated ? COLS_OF_HALVES : BY_COLS, biased)                                        \
+    X(DOWN_WEIGHT, "mlp.c_proj.weight", C, F, BY_COLS, true)                                                           \
+    X(DOWN_BIAS, "mlp.c_proj.bias", 1, C, WHOLE, biased)
 
-#define BLOCK_ENUM(id, name, rows, cols, split) id,
-enum block_tensor { BLOCK_TENSORS(BLOCK_ENUM) PER_BLOCK };
+#define BLOCK_ENUM(id, ...) id,
+enum block_tensor { BLOCK_TENSORS(BLOCK_ENUM) BLOCK_MOST };
 #undef BLOCK_ENUM
 
 /* What backward reads of a layer's forward: X(id, floats, the strongest recomputation that still keeps it). `own` are
  * own rows, `rows` all; what is not kept is made again in memory that all layers share. */
 #define SAVED_FIELDS(X)                                                                                                \
     X(INPUT, own *C, GPT_FULL)                                                                                         \
-    X(MEAN1, own, GPT_SELECTIVE)                                                                                       \
+    X(MEAN1, rms ? 0 : own, GPT_SELECTIVE)                                                                             \
     X(RSTD1, own, GPT_SELECTIVE)                                                                                       \
     X(NORM1, own *C, GPT_NONE)                                                                                         \
-    X(QKV, rows * 3 * C / n, GPT_SELECTIVE)                                                                            \
+    X(QKV, rows *Q / n, GPT_SELECTIVE)                                                                                 \
     X(LOG_SUM, rows *H / n, GPT_SELECTIVE)                                                                             \
     X(MIXED, rows *C / n, GPT_SELECTIVE)                                                                               \
     X(MIDDLE, own *C, GPT_SELECTIVE)                                                                                   \
-    X(MEAN2, own, GPT_SELECTIVE)                                                                                       \
+    X(MEAN2, rms ? 0 : own, GPT_SELECTIVE)                                                                             \
     X(RSTD2, own, GPT_SELECTIVE)                                                                                       \
     X(NORM2, own *C, GPT_NONE)                                                                                         \
-    X(UP, rows *F / n, GPT_SELECTIVE)                                                                                  \
+    X(UP, rows *U / n, GPT_SELECTIVE)                                                                                  \
     X(GELU, rows *F / n, GPT_NONE)
 
 /* Gradients of what the four linear layers put out: kept per layer and slot when the gradients of weights come later.
  */
 #define LATE_FIELDS(X)                                                                                                 \
-    X(D_QKV, rows * 3 * C / n)                                                                                         \
+    X(D_QKV, rows *Q / n)                                                                                              \
     X(D_MIX, own *C)                                                                                                   \
-    X(D_UP, rows *F / n)                                                                                               \
+    X(D_UP, rows *U / n)                                                                                               \
     X(D_DOWN, own *C)
 
 /* Per slot, once. */
 #define SLOT_FIELDS(X)                                                                                                 \
     X(HEAD_GRADIENT, m->head ? own *C : 0)      /* of the last layer's output */                                       \
     X(EMBEDDED, m->embedding_norm ? own *C : 0) /* the embedding before its norm */                                    \
-    X(EMBEDDED_MEAN, m->embedding_norm ? own : 0)                                                                      \
+    X(EMBEDDED_MEAN, m->embedding_norm && !rms ? own : 0)                                                              \
     X(EMBEDDED_RSTD, m->embedding_norm ? own : 0)
 
 /* Shared by all slots and layers. */
 #define WORK_FIELDS(X)                                                                                                 \
-    X(STREAM, own *C)       /* the last layer's output, and the gradient on its way back */                            \
-    X(NARROW, own *C)       /* what a linear layer puts out, and its gradient */                                       \
-    X(D_MIXED, rows *C / n) /* gradient of the attention's output */                                                   \
+    X(STREAM, own *C) /* the last layer's output, and the gradient on its way back */                                  \
+    X(NARROW, own *C) /* what a linear layer puts out, and its gradient */                                             \
+    X(D_GATED, m->options.shape.gated ? rows *F / n : 0) /* gradient of what the gates let through */                  \
+    X(D_MIXED, rows *C / n)                              /* gradient of the attention's output */                      \
     X(HEAD_STAT, m->head ? 2 * own : 0)                                                                                \
     X(HEAD_ROWS, m->head ? rows *C : 0) /* the last norm's output, all rows */                                         \
     X(HEAD_BACK, m->head ? rows *C : 0) /* its gradient */                                                             \
     X(LOGITS, m->head ? head_rows *V / n : 0)                                                                          \
     X(ALL_LOGITS, m->head ? B *V : 0)                                                                                  \
-    X(FLASH, flash_scratch(threads)) /* a part for each thread */                                                      \
-    X(BITS, C)                       /* random bits of one row */                                                      \
-    X(VECTORS, 6 * C)                /* replicated gradients on their way through one reduction */
+    X(FLASH, flash_scratch(threads))                           /* a part for each thread */                            \
+    X(NOTHING, m->options.shape.unbiased ? 2 * widest / n : 0) /* a bias that is none, and its gradient */             \
+    X(BITS, C)                                                 /* random bits of one row */                            \
+    X(VECTORS, 6 * C) /* replicated gradients on their way through one reduction */
 
 #define FIELD_ENUM(id, ...) id,
 enum saved_field { SAVED_FIELDS(FIELD_ENUM) SAVED };
@@ -105,18 +108,29 @@ struct gpt {
     int                tensors;
     struct gpt_tensor *tensor;
     size_t             floats;
-    int           tokens, positions, embedding_gain, block, last_gain, head_table; /* first tensor of each, or -1 */
-    struct slot  *slot;
-    float        *work[WORK];
-    float        *slots_memory, *work_memory;
-    float        *cosine, *sine; /* (length, size / 2) of rotary positions */
-    float        *slope;         /* (own heads) of ALiBi */
-    hkt_random_t *random;        /* (B): streams of the attention's masks */
+    int               tokens, positions, embedding_gain, block, last_gain, head_table; /* first tensor of each, or -1 */
+    int               per_block, in_block[BLOCK_MOST]; /* tensors of a layer; number of each among them, or -1 */
+    struct gpt_tensor nothing;                         /* stands for biases that a model has not */
+    struct slot      *slot;
+    float            *work[WORK];
+    float            *slots_memory, *work_memory;
+    float            *cosine, *sine; /* (length, size / 2) of rotary positions */
+    float            *slope;         /* (own heads) of ALiBi */
+    hkt_random_t     *random;        /* (B): streams of the attention's masks */
 };
 
 static inline struct gpt_tensor *block_tensor(const struct gpt *m, int layer, enum block_tensor which)
 {
-    return &m->tensor[m->block + (layer - m->options.first) * PER_BLOCK + (int)which];
+    const int at = m->in_block[which];
+
+    return at < 0 ? (struct gpt_tensor *)&m->nothing
+                  : &m->tensor[m->block + (layer - m->options.first) * m->per_block + at];
+}
+
+/* A norm's bias stands behind its gain; an RMSNorm has none. */
+static inline struct gpt_tensor *gpt_norm_bias(const struct gpt *m, struct gpt_tensor *gain)
+{
+    return m->options.shape.rms ? NULL : gain + 1;
 }
 
 /* Sizes of one pass. */
@@ -157,15 +171,21 @@ struct gpt_attention {
     float          *scratch;
 };
 struct gpt_attention gpt_attention(const struct pass *p, int layer, const struct layer_memory *memory);
-/* A view of queries (0), keys (1) or values (2) in an array shaped as QKV. */
-hkt_heads_t gpt_third(const struct pass *p, float *qkv, int which);
+/* Queries, keys and values in one row of QKV, and a view of one of them in an array of that shape. */
+struct qkv_shape {
+    size_t heads, groups, each, size, row; /* heads and groups of this rank, heads of a group, floats */
+};
+struct qkv_shape gpt_qkv(const struct gpt *m);
+enum qkv_part { QUERIES, KEYS, VALUES };
+hkt_heads_t gpt_third(const struct pass *p, float *qkv, enum qkv_part which);
 int         gpt_ring_create(struct gpt *m);
 
 /* One layer's forward. With output NULL it makes what the layer keeps, and no more: backward's way to compute
  * everything again. */
 int         gpt_layer_forward(const struct pass *p, int layer, const struct layer_memory *memory, float *output);
-struct norm gpt_norm(const struct pass *p, const struct gpt_tensor *gain, const float *x, float *mean, float *rstd);
-/* GELU from UP, and D_UP from the gradient of GELU, which stands there. */
+struct norm gpt_norm(const struct pass *p, struct gpt_tensor *gain, const float *x, float *mean, float *rstd);
+/* GELU from UP (with SwiGLU that instead), and D_UP from the gradient of GELU, which stands in D_UP or, with SwiGLU, in
+ * work D_GATED. */
 void         gpt_activation(const struct pass *p, int layer, const struct layer_memory *memory);
 void         gpt_activation_backward(const struct pass *p, int layer, const struct layer_memory *memory);
 hkt_linear_t gpt_linear(const struct pass *p, const struct gpt_tensor *weight, bool gradient);
@@ -173,7 +193,7 @@ hkt_linear_t gpt_linear(const struct pass *p, const struct gpt_tensor *weight, b
 /* Queries and keys turned by their positions (sign 1), or gradients back (-1). */
 void gpt_rotate(const struct pass *p, float *qkv, float sign);
 
-/* The gradient of a vector, zero in the first micro-batch of a step: asked for once per pass. */
+/* The gradient of a vector, zero in the first micro-batch of a step: asked for once per pass. NULL stays NULL. */
 float *gpt_vector_gradient(const struct pass *p, const struct gpt_tensor *tensor);
 
 /* Sums the gradients of `count` tensors that every rank holds whole, but has computed from its own rows only. */

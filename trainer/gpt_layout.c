@@ -50,6 +50,7 @@ int gpt_check(const struct gpt_options *o, int n, int c)
 
     rule(&r, s->layers > 0 && s->width > 0 && s->heads > 0 && s->mlp > 0 && s->length > 0 && s->vocabulary > 0,
          "layers, hidden size, heads, MLP size, length and vocabulary must be positive");
+    rule(&r, s->groups >= 0, "%d query groups", s->groups);
     rule(&r, 0 <= o->first && o->first <= o->last && o->last <= s->layers, "layers %d to %d of %d: the part is none",
          o->first, o->last, s->layers);
     rule(&r, o->batch > 0 && o->slots > 0, "micro-batches of %d sequences, %d in flight: both must be positive",
@@ -57,6 +58,11 @@ int gpt_check(const struct gpt_options *o, int n, int c)
     if (r.broken == 0) {
         divides(&r, "hidden size", s->width, s->heads, "attention heads");
         divides(&r, "attention heads", s->heads, parts, who);
+        if (s->groups)
+            divides(&r, "attention heads", s->heads, s->groups, "query groups");
+        if (s->groups && s->groups != s->heads)
+            divides(&r, "query groups", s->groups, parts, who);
+        rule(&r, !s->gated || !o->slices, "SwiGLU does not sum over slices");
         divides(&r, "MLP size", s->mlp, parts, who);
         divides(&r, "padded vocabulary", s->padded, parts, who);
         rule(&r, s->vocabulary <= s->padded, "vocabulary %d is larger than its padded size %d", s->vocabulary,
@@ -88,15 +94,17 @@ static int add_tensor(struct gpt *m, struct wanted w)
     struct gpt_tensor *t = &m->tensor[m->tensors];
 
     *t = (struct gpt_tensor){
-        .rows = w.rows, .cols = w.cols, .own_rows = w.rows, .own_cols = w.cols, .offset = m->floats};
+        .rows = w.rows, .cols = w.cols, .own_rows = w.rows, .own_cols = w.cols, .blocks = 1, .offset = m->floats};
     snprintf(t->name, sizeof(t->name), "%s", w.name);
-    if (w.split == BY_ROWS) {
+    if (w.split == ROWS_OF_HALVES || w.split == COLS_OF_HALVES)
+        t->blocks = 2;
+    if (w.split == BY_ROWS || w.split == ROWS_OF_HALVES) {
         t->own_rows  = w.rows / m->n;
-        t->first_row = t->own_rows * m->me;
+        t->first_row = t->own_rows / t->blocks * m->me;
     }
-    if (w.split == BY_COLS) {
+    if (w.split == BY_COLS || w.split == COLS_OF_HALVES) {
         t->own_cols  = w.cols / m->n;
-        t->first_col = t->own_cols * m->me;
+        t->first_col = t->own_cols / t->blocks * m->me;
     }
     t->flags = (w.rows == 1 ? HKT_PARAMETER_NO_DECAY : 0u) | (w.split == WHOLE ? HKT_PARAMETER_REPLICATED : 0u);
     m->floats += ((size_t)t->own_rows * (size_t)t->own_cols + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -105,14 +113,32 @@ static int add_tensor(struct gpt *m, struct wanted w)
 
 static void add_block(struct gpt *m, int layer)
 {
-    const int C = m->options.shape.width, F = m->options.shape.mlp;
-    char      name[48];
+    const struct gpt_shape *s     = &m->options.shape;
+    const bool              gated = s->gated, rms = s->rms, biased = !s->unbiased;
+    const int               C = s->width, F = s->mlp, U = gated ? 2 * F : F, Q = (int)gpt_qkv(m).row * m->n;
+    const int               first = m->tensors;
+    char                    name[48];
 
-#define BLOCK_ADD(id, text, rows, cols, split)                                                                         \
+#define BLOCK_ADD(id, text, rows, cols, split, has)                                                                    \
     snprintf(name, sizeof(name), "h.%d." text, layer);                                                                 \
-    add_tensor(m, (struct wanted){name, rows, cols, split});
+    m->in_block[id] = (has) ? add_tensor(m, (struct wanted){name, rows, cols, split}) - first : -1;
     BLOCK_TENSORS(BLOCK_ADD)
 #undef BLOCK_ADD
+    m->per_block = m->tensors - first;
+}
+
+static int add_norm(struct gpt *m, const char *what)
+{
+    const int C = m->options.shape.width;
+    char      name[48];
+    int       gain;
+
+    snprintf(name, sizeof(name), "%s.weight", what);
+    gain = add_tensor(m, (struct wanted){name, 1, C, WHOLE});
+    snprintf(name, sizeof(name), "%s.bias", what);
+    if (!m->options.shape.rms)
+        add_tensor(m, (struct wanted){name, 1, C, WHOLE});
+    return gain;
 }
 
 static int lay_out(struct gpt *m)
@@ -121,7 +147,7 @@ static int lay_out(struct gpt *m)
     const int               C = s->width, layers = m->options.last - m->options.first;
     const bool              tied = !s->untied;
 
-    m->tensor = calloc((size_t)(layers * PER_BLOCK + 8), sizeof(*m->tensor));
+    m->tensor = calloc((size_t)(layers * BLOCK_MOST + 8), sizeof(*m->tensor));
     if (!m->tensor)
         return hkt_error_set(HKT_ERR_MEMORY, "no memory for the list of %d layers", layers);
     m->tokens = m->positions = m->embedding_gain = m->last_gain = m->head_table = -1;
@@ -130,16 +156,14 @@ static int lay_out(struct gpt *m)
         if (s->positions == GPT_LEARNED)
             m->positions = add_tensor(m, (struct wanted){"wpe.weight", s->length, C, WHOLE});
         if (m->embedding_norm) {
-            m->embedding_gain = add_tensor(m, (struct wanted){"ln_emb.weight", 1, C, WHOLE});
-            add_tensor(m, (struct wanted){"ln_emb.bias", 1, C, WHOLE});
+            m->embedding_gain = add_norm(m, "ln_emb");
         }
     }
     m->block = m->tensors;
     for (int layer = m->options.first; layer < m->options.last; layer++)
         add_block(m, layer);
     if (m->head) {
-        m->last_gain = add_tensor(m, (struct wanted){"ln_f.weight", 1, C, WHOLE});
-        add_tensor(m, (struct wanted){"ln_f.bias", 1, C, WHOLE});
+        m->last_gain  = add_norm(m, "ln_f");
         m->head_table = m->tokens;
         if (!tied || !m->embedding)
             m->head_table =
@@ -203,7 +227,7 @@ static void draw(const struct gpt *m, const struct gpt_tensor *t, int true_rows)
 
     for (int i = 0; i < t->own_rows; i++) {
         float    *row  = t->weight + (size_t)i * cols;
-        const int here = t->first_row + i;
+        const int here = t->rows == 1 ? 0 : gpt_global(i, t->first_row, t->own_rows, t);
 
         if (t->rows == 1)
             for (size_t j = 0; j < cols; j++)
@@ -320,7 +344,8 @@ int gpt_create(struct gpt **model, const struct gpt_options *options)
     m = calloc(1, sizeof(*m));
     if (!m)
         return hkt_error_set(HKT_ERR_MEMORY, "no memory for a model");
-    m->options = *options;
+    m->options              = *options;
+    m->options.shape.groups = options->shape.groups ? options->shape.groups : options->shape.heads;
     m->options.apart &= options->recompute != GPT_FULL; /* what is made again does not last until then */
     m->n              = n;
     m->me             = me;

@@ -10,7 +10,7 @@
 
 /* The sizes that the tables name. */
 struct sizes {
-    size_t rows, own, C, F, H, V, n, B, head_rows, threads;
+    size_t rows, own, C, F, U, Q, H, V, n, B, head_rows, threads, widest;
 };
 
 static struct sizes sizes_of(const struct gpt *m)
@@ -18,12 +18,16 @@ static struct sizes sizes_of(const struct gpt *m)
     const struct gpt_shape *s = &m->options.shape;
     struct sizes            z = {.C       = (size_t)s->width,
                                  .F       = (size_t)s->mlp,
+                                 .U       = (size_t)(s->gated ? 2 * s->mlp : s->mlp),
+                                 .Q       = gpt_qkv(m).row * (size_t)m->n,
                                  .H       = (size_t)s->heads,
                                  .V       = (size_t)s->padded,
                                  .n       = (size_t)m->n,
                                  .B       = (size_t)m->options.batch,
                                  .threads = (size_t)m->threads};
 
+    z.widest    = z.U > z.Q ? z.U : z.Q;
+    z.widest    = z.widest > z.C * z.n ? z.widest : z.C * z.n; /* biases of row layers are whole */
     z.rows      = z.B * (size_t)(s->length / m->ranks);
     z.own       = m->options.sequence ? z.rows / z.n : z.rows;
     z.head_rows = z.rows < HEAD_BLOCK ? z.rows : HEAD_BLOCK;
@@ -33,10 +37,12 @@ static struct sizes sizes_of(const struct gpt *m)
 
 /* Writes the floats of every row of a table; what a table does not name is not used. */
 #define NAMES                                                                                                          \
-    const struct sizes z    = sizes_of(m);                                                                             \
-    const size_t       rows = z.rows, own = z.own, C = z.C, F = z.F, H = z.H, V = z.V, n = z.n, B = z.B,               \
-                 head_rows = z.head_rows, threads = z.threads;                                                         \
-    (void)rows, (void)own, (void)C, (void)F, (void)H, (void)V, (void)n, (void)B, (void)head_rows, (void)threads
+    const struct sizes z = sizes_of(m);                                                                                \
+    const size_t rows = z.rows, own = z.own, C = z.C, F = z.F, U = z.U, Q = z.Q, H = z.H, V = z.V, n = z.n, B = z.B,   \
+                 head_rows = z.head_rows, threads = z.threads, widest = z.widest;                                      \
+    const bool rms = m->options.shape.rms;                                                                             \
+    (void)rows, (void)own, (void)C, (void)F, (void)U, (void)Q, (void)H, (void)V, (void)n, (void)B, (void)head_rows;    \
+    (void)threads, (void)widest, (void)rms
 
 static void saved_floats(size_t floats[SAVED], const struct gpt *m, bool kept)
 {
@@ -164,6 +170,8 @@ int gpt_memory_create(struct gpt *m)
     m->work_memory = cursor = memory;
     work_floats(floats, m);
     cut(m->work, floats, WORK, &cursor);
+    m->nothing.weight   = m->work[NOTHING];
+    m->nothing.gradient = m->nothing.weight ? m->nothing.weight + floats[NOTHING] / 2 : NULL;
     cut_layer(&shared, m, false, &cursor);
     m->random = calloc((size_t)m->options.batch, sizeof(*m->random));
     if (!m->random)

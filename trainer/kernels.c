@@ -80,6 +80,41 @@ static void bias_gelu_backward(float *restrict dx, float *restrict dbias, const 
     }
 }
 
+static void bias_swiglu(float *restrict y, const struct biased *in)
+{
+    const float *restrict x = in->x, *restrict bias = in->bias;
+    const int half = in->stride;
+
+    for (int i = 0; i < in->rows; i++, y += half, x += 2 * half) {
+#pragma omp simd
+        for (int j = 0; j < in->cols; j++) {
+            const float g = x[j] + bias[j], u = x[half + j] + bias[half + j];
+
+            y[j] = g / (1.0f + exponential(-g)) * u;
+        }
+    }
+}
+
+static void bias_swiglu_backward(float *restrict dx, float *restrict dbias, const float *restrict dy,
+                                 const struct biased *in)
+{
+    const float *restrict x = in->x, *restrict bias = in->bias;
+    const int half = in->stride;
+
+    for (int i = 0; i < in->rows; i++, dy += half, x += 2 * half, dx += 2 * half) {
+#pragma omp simd
+        for (int j = 0; j < in->cols; j++) {
+            const float g = x[j] + bias[j], u = x[half + j] + bias[half + j], s = 1.0f / (1.0f + exponential(-g));
+            const float dg = dy[j] * u * s * (1.0f + g * (1.0f - s)), du = dy[j] * g * s;
+
+            dx[j]        = dg;
+            dx[half + j] = du;
+            dbias[j] += dg;
+            dbias[half + j] += du;
+        }
+    }
+}
+
 static void bias_dropout_add(float *y, const struct dropped *in, int cols)
 {
     const struct dropped d = *in;
@@ -113,10 +148,53 @@ static void rotate(float *restrict x, const float *restrict cosine, const float 
     }
 }
 
+static void rms_norm(float *restrict y, const struct norm *n)
+{
+    const float *restrict x = n->x, *restrict gain = n->gain;
+
+    for (int i = 0; i < n->rows; i++, x += n->cols, y += n->cols) {
+        float squares = 0;
+
+#pragma omp simd reduction(+ : squares)
+        for (int j = 0; j < n->cols; j++)
+            squares += x[j] * x[j];
+        const float rstd = 1.0f / sqrtf(squares / (float)n->cols + 1e-5f);
+
+#pragma omp simd
+        for (int j = 0; j < n->cols; j++)
+            y[j] = x[j] * rstd * gain[j];
+        n->rstd[i] = rstd;
+    }
+}
+
+static void rms_norm_backward(float *restrict dx, float *restrict dgain, const float *restrict dy, const struct norm *n)
+{
+    const float *restrict x = n->x, *restrict gain = n->gain;
+
+    for (int i = 0; i < n->rows; i++, x += n->cols, dx += n->cols, dy += n->cols) {
+        const float rstd    = n->rstd[i];
+        float       product = 0;
+
+#pragma omp simd reduction(+ : product)
+        for (int j = 0; j < n->cols; j++) {
+            product += dy[j] * gain[j] * (x[j] * rstd);
+            dgain[j] += dy[j] * (x[j] * rstd);
+        }
+        product /= (float)n->cols;
+#pragma omp simd
+        for (int j = 0; j < n->cols; j++)
+            dx[j] += (dy[j] * gain[j] - x[j] * rstd * product) * rstd;
+    }
+}
+
 static void norm(float *restrict y, const struct norm *n)
 {
     const float *restrict x = n->x, *restrict gain = n->gain, *restrict bias = n->bias;
 
+    if (!bias) {
+        rms_norm(y, n);
+        return;
+    }
     for (int i = 0; i < n->rows; i++, x += n->cols, y += n->cols) {
         float sum = 0, squares = 0;
 
@@ -143,6 +221,10 @@ static void norm_backward(float *restrict dx, float *restrict dgain, float *rest
 {
     const float *restrict x = n->x, *restrict gain = n->gain;
 
+    if (!n->bias) {
+        rms_norm_backward(dx, dgain, dy, n);
+        return;
+    }
     for (int i = 0; i < n->rows; i++, x += n->cols, dx += n->cols, dy += n->cols) {
         const float mean = n->mean[i], rstd = n->rstd[i];
         float       sum = 0, product = 0;
@@ -308,20 +390,22 @@ static void row_products(float *delta, struct matrix a, struct matrix b)
 
 extern const struct kernels TABLE(TRAINER_ISA);
 const struct kernels        TABLE(TRAINER_ISA) = {
-           .name               = TEXT(TRAINER_ISA),
-           .sum_rows           = sum_rows,
-           .gelu               = gelu,
-           .gelu_backward      = gelu_backward,
-           .add_bias           = add_bias,
-           .bias_gelu          = bias_gelu,
-           .bias_gelu_backward = bias_gelu_backward,
-           .bias_dropout_add   = bias_dropout_add,
-           .dropout            = dropout,
-           .rotate             = rotate,
-           .tile_forward       = tile_forward,
-           .tile_end           = tile_end,
-           .tile_backward      = tile_backward,
-           .row_products       = row_products,
-           .norm               = norm,
-           .norm_backward      = norm_backward,
+           .name                 = TEXT(TRAINER_ISA),
+           .sum_rows             = sum_rows,
+           .gelu                 = gelu,
+           .gelu_backward        = gelu_backward,
+           .add_bias             = add_bias,
+           .bias_gelu            = bias_gelu,
+           .bias_gelu_backward   = bias_gelu_backward,
+           .bias_swiglu          = bias_swiglu,
+           .bias_swiglu_backward = bias_swiglu_backward,
+           .bias_dropout_add     = bias_dropout_add,
+           .dropout              = dropout,
+           .rotate               = rotate,
+           .tile_forward         = tile_forward,
+           .tile_end             = tile_end,
+           .tile_backward        = tile_backward,
+           .row_products         = row_products,
+           .norm                 = norm,
+           .norm_backward        = norm_backward,
 };

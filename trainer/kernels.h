@@ -11,7 +11,8 @@
 
 #include <stdint.h>
 
-/* Layer norm over `cols` of `rows` rows: y = (x - mean) * rstd * gain + bias. */
+/* Layer norm over `cols` of `rows` rows: y = (x - mean) * rstd * gain + bias. With bias NULL RMSNorm: y = x * rstd *
+ * gain, rstd = 1 / sqrt(mean square), and mean is not used. */
 struct norm {
     int          rows, cols;
     const float *x;           /* (rows, cols) */
@@ -62,6 +63,11 @@ struct kernels {
     /* y = gelu(x + bias); backward: dx = dx * gelu'(x + bias), dbias += column sums. */
     void (*bias_gelu)(float *y, const struct biased *in);
     void (*bias_gelu_backward)(float *dx, float *dbias, const struct biased *in);
+    /* SwiGLU (Shazeer 2020): y = silu(g) u for the halves g and u of the rows of x + bias, which are 2 stride apart;
+     * the second half stands `stride` behind the first one, rows of y are `stride` apart. Backward: dx, shaped as x,
+     * from dy; dbias += column sums. */
+    void (*bias_swiglu)(float *y, const struct biased *in);
+    void (*bias_swiglu_backward)(float *dx, float *dbias, const float *dy, const struct biased *in);
     /* y = residual + dropout(x + bias), of one row. y may be x or residual. */
     void (*bias_dropout_add)(float *y, const struct dropped *in, int cols);
     void (*dropout)(float *y, const float *x, const uint32_t *bits, struct dropout dropout, int cols);
@@ -69,7 +75,7 @@ struct kernels {
     void (*rotate)(float *x, const float *cosine, const float *sine, float sign, int half);
 
     void (*norm)(float *y, const struct norm *norm);
-    /* dx += gradient through the norm of dy; dgain and dbias (cols) are added to. */
+    /* dx += gradient through the norm of dy; dgain and dbias (cols; NULL of an RMSNorm) are added to. */
     void (*norm_backward)(float *dx, float *dgain, float *dbias, const float *dy, const struct norm *norm);
 
     /* Blocked attention. tile_forward: the scores s become e^(score - most), after dropout; most and sum (per row) are

@@ -97,10 +97,11 @@ void report_end(struct report *r)
 /* Elements of the whole model, padding left out. */
 static double all_parameters(const struct gpt_shape *s)
 {
-    const double C = s->width, F = s->mlp, tables = s->untied ? 2 : 1;
+    const double C = s->width, F = s->mlp, U = s->gated ? 2 * F : F, Q = C + 2 * C / s->heads * s->groups;
+    const double biases = s->unbiased ? 0 : Q + U + 2 * C, norm = s->rms ? C : 2 * C;
 
-    return s->layers * (4 * C * C + 2 * C * F + 9 * C + F) + tables * s->vocabulary * C +
-           (s->positions == GPT_LEARNED ? s->length * C : 0) + 2 * C + (s->embedding_norm ? 2 * C : 0);
+    return s->layers * (Q * C + C * C + (U + F) * C + biases + 2 * norm) + (s->untied ? 2 : 1) * s->vocabulary * C +
+           (s->positions == GPT_LEARNED ? s->length * C : 0) + norm + (s->embedding_norm ? norm : 0);
 }
 
 /* Where ZeRO 2 and 3 keep no share of the gradients but all of them, and why. */

@@ -25,9 +25,14 @@
     X(INTEGER, long, layers, "num-layers", 4, 1, 1000, "layers", "Transformer blocks.")                                \
     X(INTEGER, long, width, "hidden-size", 128, 1, 65536, "floats", "Width of the residual stream.")                   \
     X(INTEGER, long, mlp, "ffn-hidden-size", 0, 0, 262144, "floats",                                                   \
-      "Width of the MLP; 0: four times the hidden size.")                                                              \
+      "Width of the MLP; 0: four times the hidden size; with --swiglu two thirds of that, a multiple of 64.")          \
+    X(ON, bool, gated, "swiglu", false, 0, 0, NULL, "The MLP has gates: silu of one layer times another one.")         \
+    X(WORD, int, normalization, "normalization", 0, 0, 0, "LayerNorm|RMSNorm", "What norms do.")                       \
+    X(ON, bool, unbiased, "disable-bias-linear", false, 0, 0, NULL, "Linear layers have no biases.")                   \
     X(INTEGER, long, heads, "num-attention-heads", 4, 1, 1024, "heads",                                                \
       "Attention heads; they divide the hidden size.")                                                                 \
+    X(ON, bool, grouped, "group-query-attention", false, 0, 0, NULL, "Groups of heads share keys and values.")         \
+    X(INTEGER, long, groups, "num-query-groups", 1, 1, 1024, "groups", "With that: how many; they divide the heads.")  \
     X(INTEGER, long, length, "seq-length", 128, 1, 65536, "tokens", "Length of a training sequence.")                  \
     X(WORD, int, positions, "position-embedding-type", 0, 0, 0, "learned|rope|alibi", "How tokens know their place.")  \
     X(ON, bool, embedding_norm, "embedding-layernorm", false, 0, 0, NULL, "A layer norm behind the embedding.")        \

@@ -37,12 +37,16 @@ static hkt_piece_t piece_of(const struct gpt_tensor *t, const hkt_zero_piece_t *
         p.shape[0] = (size_t)t->cols, p.shape[1] = 0;
     if (t->own_cols < t->cols) {
         p.begin  = (size_t)t->first_col;
-        p.run    = (size_t)t->own_cols;
-        p.stride = (size_t)t->cols;
+        p.run    = (size_t)(t->own_cols / t->blocks);
+        p.stride = (size_t)(t->cols / t->blocks);
     } else {
         p.begin = (size_t)t->first_row * (size_t)t->cols;
+        if (t->blocks > 1 && t->own_rows < t->rows) {
+            p.run    = (size_t)(t->own_rows / t->blocks) * (size_t)t->cols;
+            p.stride = (size_t)(t->rows / t->blocks) * (size_t)t->cols;
+        }
     }
-    if (t->rows == 1) /* a run of a vector */
+    if (t->rows == 1 && t->blocks == 1) /* a run of a vector */
         p.run = p.stride = 0;
     return p;
 }
@@ -111,7 +115,7 @@ static void move(struct state *s, int how)
 
 /* ---- what is no tensor */
 
-enum { TEXTS = 16, TEXT = 48 };
+enum { TEXTS = 24, TEXT = 48 };
 
 struct facts {
     hkt_metadata_t datum[TEXTS];
@@ -143,6 +147,10 @@ static void gather_facts(struct facts *f, const struct engine *e, const struct p
     fact(f, "num-attention-heads", "%ld", s->heads);
     fact(f, "vocab-size", "%d", e->shape.vocabulary);
     fact(f, "position-embedding-type", "%d", s->positions);
+    fact(f, "num-query-groups", "%d", e->shape.groups);
+    fact(f, "swiglu", "%d", e->shape.gated);
+    fact(f, "normalization", "%d", e->shape.rms);
+    fact(f, "disable-bias-linear", "%d", e->shape.unbiased);
     fact(f, "seed", "%ld", s->seed);
     fact(f, "iteration", "%ld", p->step);
     fact(f, "consumed-samples", "%" PRIu64, p->consumed);
@@ -221,14 +229,26 @@ static void load_scaler(struct engine *e, const hkt_checkpoint_t *c)
     need(hkt_scaler_set(e->scaler, &state), "loading the loss scaler");
 }
 
+/* What makes other numbers of the same tensors. A checkpoint that does not say has what GPT-2 has. */
 static void check_model(const struct engine *e, const hkt_checkpoint_t *c)
 {
-    const uint64_t heads = number(c, "num-attention-heads", (uint64_t)e->shape.heads),
-                   words = number(c, "vocab-size", (uint64_t)e->shape.vocabulary);
+    const struct gpt_shape *m = &e->shape;
+    const struct {
+        const char *key;
+        int         here, otherwise;
+    } fact[] = {{"num-attention-heads", m->heads, m->heads},
+                {"num-query-groups", m->groups, m->heads},
+                {"vocab-size", m->vocabulary, m->vocabulary},
+                {"swiglu", m->gated, 0},
+                {"normalization", m->rms, 0},
+                {"disable-bias-linear", m->unbiased, 0}};
 
-    if (heads != (uint64_t)e->shape.heads || words != (uint64_t)e->shape.vocabulary)
-        stop("the checkpoint has %" PRIu64 " heads and a vocabulary of %" PRIu64 ", this run %d and %d", heads, words,
-             e->shape.heads, e->shape.vocabulary);
+    for (size_t i = 0; i < sizeof(fact) / sizeof(fact[0]); i++) {
+        const uint64_t saved = number(c, fact[i].key, (uint64_t)fact[i].otherwise);
+
+        if (saved != (uint64_t)fact[i].here)
+            stop("the checkpoint's %s is %" PRIu64 ", that of this run %d", fact[i].key, saved, fact[i].here);
+    }
 }
 
 /* Whether anything was ever saved there. */
