@@ -85,7 +85,8 @@ static double communication_bytes(const hkt_plan_stage_t *stage, const hkt_plan_
     if (layout->pp > 1)
         bytes += 4 * boundary; /* an input and an output each way */
     if (layout->cp > 1)
-        bytes += 4 * kv; /* keys and values of the next block, and their gradients */
+        bytes += 10 * kv /* keys and values at hand and on their way; of their gradients three: one is made */
+                 + tokens / 2 * b->activation * (m->hidden + m->heads) / tp; /* a chunk's output until it is merged */
     if (layout->zero >= 2)
         bytes += 2 * bucket * b->gradient;
     if (layout->zero == 3)
