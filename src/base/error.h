@@ -14,6 +14,10 @@ int hkt_fail_quiet(int code, const char *sentence);
 
 void hkt_error_clear(void);
 
+/* Puts the thread's last error aside, one at a time; hkt_fail_kept() makes it the last one again. */
+void hkt_error_keep(void);
+int hkt_fail_kept(int code);
+
 /* Passes an error on. Only where nothing is to be undone. */
 #define HKT_TRY(expr)                                                                                                  \
     do {                                                                                                               \

@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "face/stream.h"
 
-#include <stdio.h>
 #include <string.h>
 
 _Thread_local int  hkt_group_depth;
@@ -16,8 +15,7 @@ _Thread_local bool hkt_on_stream;
 static _Thread_local struct {
     struct hkt_pending *pending;
     size_t              n, cap;
-    int                 code; /* the first error */
-    char                sentence[HKT_SENTENCE];
+    int                 code; /* the first error; its sentence is kept aside */
 } group;
 
 enum { KEPT = 64 };
@@ -50,7 +48,7 @@ int hkt_group_error(int code)
 {
     if (!group.code) {
         group.code = code;
-        snprintf(group.sentence, sizeof(group.sentence), "%s", hkt_last_error());
+        hkt_error_keep();
     }
     return code;
 }
@@ -142,7 +140,7 @@ int hkt_group_end(void)
     group.n    = 0;
     group.code = 0;
     if (code) {
-        hkt_fail_quiet(code, group.sentence);
+        hkt_fail_kept(code);
         for (size_t i = 0; i < n; i++)
             hkt_call_release(&pending[i].call);
     } else if (n)
