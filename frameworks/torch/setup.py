@@ -64,6 +64,16 @@ def find_hocket():
     return [[str(p) for p in paths] for paths in found]
 
 
+def built_for():
+    """A file that is newer than a plugin that was built for another PyTorch or Hocket."""
+    stamp = HERE / "build" / "built-for"
+    text = f"PyTorch {torch.__version__}, Python {sys.version}, {libs}\n"
+    if not stamp.exists() or stamp.read_text() != text:
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.write_text(text)
+    return str(stamp.relative_to(HERE))
+
+
 include, libs, run = find_hocket()
 standard = [] if VERSION >= (2, 1) else ["-std=c++14"]
 warnings = ["-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Wno-overloaded-virtual", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
@@ -78,7 +88,7 @@ setup(
         CppExtension(
             "hocket.torch._C",
             ["csrc/plugin.cpp"],
-            depends=sorted(str(p.relative_to(HERE)) for p in (HERE / "csrc").iterdir()),
+            depends=[built_for(), *sorted(str(p.relative_to(HERE)) for p in (HERE / "csrc").iterdir())],
             include_dirs=include,
             library_dirs=libs,
             runtime_library_dirs=run,

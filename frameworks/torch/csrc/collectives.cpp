@@ -33,7 +33,7 @@ WorkPointer Group::all_reduce_sparse(const at::Tensor &tensor, const c10d::Allre
         throw_error("all_reduce of sparse tensors takes COO tensors and ReduceOp.SUM; use tensor.to_dense()");
     if (!tensor.device().is_cpu())
         check_tensor(tensor, "all_reduce");
-    return submit(call(OpType::_ALLREDUCE_SPARSE, "hocket:sparse_all_reduce", options, {}, {tensor}), [this, tensor] {
+    return submit(call(OpType::ALLREDUCE, "hocket:sparse_all_reduce", options, {}, {tensor}), [this, tensor] {
         const at::Tensor mine    = tensor.coalesce();
         const at::Tensor indices = mine.indices().t().contiguous(), values = mine.values().contiguous(); // both by element
         int64_t          count   = mine._nnz();

@@ -34,7 +34,7 @@ Messages::Messages(const Party &party, std::function<std::string()> report) : pa
 
 std::string Messages::name_of(int from, int to) const
 {
-    return party_.name + " message " + std::to_string(from) + " to " + std::to_string(to);
+    return party_.name + ", " + std::to_string(from) + " (rank 0 here) to " + std::to_string(to) + " (rank 1 here)";
 }
 
 void Messages::alive(int peer) const
@@ -86,8 +86,13 @@ void Messages::send_now(Out &channel, const at::Tensor &tensor, int64_t tag)
     }
     if (channel.aborted || !comm)
         throw_error(name_of(party_.rank, channel.peer) + " was aborted");
-    check(hkt_send(header, 2, HKT_UINT64, 1, comm, nullptr), "send");
-    check(hkt_send(tensor.data_ptr(), tensor.nbytes(), HKT_UINT8, 1, comm, nullptr), "send");
+    try {
+        check(hkt_send(header, 2, HKT_UINT64, 1, comm, nullptr), "send");
+        check(hkt_send(tensor.data_ptr(), tensor.nbytes(), HKT_UINT8, 1, comm, nullptr), "send");
+    } catch (...) {
+        alive(channel.peer); // says it with the group's numbers
+        throw;
+    }
 }
 
 Operation Messages::send(const at::Tensor &tensor, int peer, int64_t tag, Milliseconds limit)
@@ -218,7 +223,14 @@ void Messages::serve(int peer)
             if (!serve_one(*channel))
                 continue;
         } catch (...) {
-            fail(peer, std::current_exception());
+            std::exception_ptr error = std::current_exception();
+
+            try {
+                alive(peer); // says it with the group's numbers
+            } catch (...) {
+                error = std::current_exception();
+            }
+            fail(peer, error);
             return;
         }
     }
@@ -263,12 +275,13 @@ void Messages::dispatch(In &channel, const uint64_t *header)
 
     if (!in_place)
         data.resize(bytes);
-    try {
-        check(hkt_recv(in_place ? mine.front().place.data_ptr() : data.data(), bytes, HKT_UINT8, 0, channel.comm, nullptr), "recv");
-    } catch (...) {
-        if (!mine.empty())
-            mine.front().work->complete(std::current_exception());
-        throw;
+    const int code = hkt_recv(in_place ? mine.front().place.data_ptr() : data.data(), bytes, HKT_UINT8, 0, channel.comm, nullptr);
+
+    if (code < 0) {
+        std::lock_guard<std::mutex> guard(mutex_);
+
+        posted_.splice(posted_.begin(), mine); // fail() tells it
+        check(code, "recv");
     }
     if (!mine.empty())
         return deliver(mine.front(), channel.peer, in_place ? nullptr : &data);

@@ -67,6 +67,18 @@ static const char *name_of(ReduceOp::RedOpType op)
     throw_error(std::string("Cannot use ReduceOp.") + name_of(op) + " with " + at::toString(tensor.scalar_type()) + " tensors: " + why);
 }
 
+// The factor that is a tensor, or an undefined one. Old versions have one for each device.
+template <typename Supplement>
+static auto tensor_of(const Supplement &supplement, int) -> decltype(supplement.tensor_factor)
+{
+    return supplement.tensor_factor;
+}
+template <typename Supplement>
+static at::Tensor tensor_of(const Supplement &supplement, long)
+{
+    return supplement.tensor_factors.empty() ? at::Tensor() : supplement.tensor_factors[0];
+}
+
 static double scale_of(const ReduceOp &op)
 {
 #if HOCKET_TORCH_AT_LEAST(2, 8)
@@ -78,7 +90,9 @@ static double scale_of(const ReduceOp &op)
 
     if (!supplement)
         throw_error("ReduceOp.PREMUL_SUM has no factor; make it with torch.distributed._make_nccl_premul_sum()");
-    return supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>() : supplement->double_factor;
+    const at::Tensor tensor = tensor_of(*supplement, 0);
+
+    return tensor.defined() ? tensor.item<double>() : supplement->double_factor;
 }
 
 static Reduction of_bools(const at::Tensor &tensor, ReduceOp::RedOpType op)

@@ -79,9 +79,9 @@ void Work::complete(std::exception_ptr error)
     completed_ = true;
     exception_ = error;
     done_.store(true, std::memory_order_release); // pairs with is_done()
-    const auto late = future_ != future ? future_ : nullptr;
+    const auto late = future_;
     lock.unlock();
-    if (late)
+    if (late && late != future)
         fulfil(*late, outputs_, error);
     cv_.notify_all();
     if (recordFunctionEndCallback_)

@@ -1,0 +1,96 @@
+"""The codecs as communication hooks: they converge, send fewer bytes, are the same on all ranks, and go on from a saved state."""
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import ranks  # first: it finds hocket.torch in the tree
+import hocket.torch
+
+STEPS = 60
+HOOKS = {"int8": (hocket.torch.int8_hook, 3.5), "onebit": (hocket.torch.onebit_hook, 15), "powersgd": (hocket.torch.powersgd_hook, 2)}
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 64), nn.Tanh(), nn.Linear(64, 8))
+
+
+def batch(rank, step):
+    g = torch.Generator().manual_seed(1000 * step + rank)
+    x = torch.randn(32, 64, generator=g)
+    return x, torch.sin(x[:, :8] * 2)
+
+
+def train(ddp, sgd, rank, first, last):
+    loss = None
+    for step in range(first, last):
+        x, y = batch(rank, step)
+        loss = nn.functional.mse_loss(ddp(x), y)
+        sgd.zero_grad()
+        loss.backward()
+        sgd.step()
+    return loss.item()
+
+
+def make(hook=None, state=None):
+    ddp = nn.parallel.DistributedDataParallel(net())
+    if hook:
+        ddp.register_comm_hook(state, hook)
+    return ddp, torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
+
+
+@ranks.case(2, 4)
+def hooks_converge(rank, n):
+    start = nn.functional.mse_loss(net()(batch(rank, 0)[0]), batch(rank, 0)[1]).item()
+    plain = train(*make(), rank, 0, STEPS)
+    assert plain < 0.9 * start
+    for name, (hook, ratio) in HOOKS.items():
+        state = hocket.torch.HookState()
+        ddp, sgd = make(hook, state)
+        loss = train(ddp, sgd, rank, 0, STEPS)
+        if rank == 0:
+            print(f"     {name}: loss {loss:.4f}, without {plain:.4f}, before {start:.4f}; ratio {state.stats()[0]['ratio']:.1f}")
+        assert loss < plain + 0.15 * (start - plain), f"{name}: {loss}, without {plain}, before {start}"
+        assert state.stats()[0]["ratio"] > ratio and state.stats()[0]["calls"] >= STEPS - 3, state.stats()
+        flat = torch.cat([p.detach().flatten() for p in ddp.parameters()])
+        least = flat.clone()
+        dist.all_reduce(least, dist.ReduceOp.MIN)
+        assert torch.equal(least, flat), f"{name}: the ranks' weights differ"
+
+
+@ranks.case(2)
+def a_saved_state_goes_on_to_the_bit(rank, n):
+    for name, (hook, _) in HOOKS.items():
+        state = hocket.torch.HookState(seed=5)
+        ddp, sgd = make(hook, state)
+        train(ddp, sgd, rank, 0, 10)
+        saved = {"hook": state.state_dict(), "net": {k: v.clone() for k, v in ddp.module.state_dict().items()}, "sgd": sgd.state_dict()}
+        import copy
+        saved = copy.deepcopy(saved)
+        whole = train(ddp, sgd, rank, 10, 16)
+        weights = torch.cat([p.detach().flatten() for p in ddp.parameters()])
+        again = hocket.torch.HookState()
+        again.load_state_dict(saved["hook"])
+        ddp, sgd = make(hook, again)
+        ddp.module.load_state_dict(saved["net"])
+        sgd.load_state_dict(saved["sgd"])
+        resumed = train(ddp, sgd, rank, 10, 16)
+        assert resumed == whole, f"{name}: {resumed} after loading, {whole} without"
+        assert torch.equal(weights, torch.cat([p.detach().flatten() for p in ddp.parameters()])), name
+
+
+@ranks.case(2)
+def a_nan_is_named(rank, n):
+    state = hocket.torch.HookState()
+    ddp, sgd = make(hocket.torch.int8_hook, state)
+    train(ddp, sgd, rank, 0, 4)
+    x, y = batch(rank, 5)
+    if rank == 1:
+        x[0, 0] = float("nan")
+    nn.functional.mse_loss(ddp(x), y).backward()
+    assert "rank 1" in state.fault(), state.fault()
+    assert all(bool(torch.isnan(p.grad).any()) for p in ddp.parameters())
+
+
+if __name__ == "__main__":
+    ranks.main()
