@@ -90,7 +90,8 @@ static void run_tasks(void)
     while (t) {
         struct hkt_task *next = t->next;
 
-        atomic_store_explicit(&t->waiting, false, memory_order_seq_cst); /* before run() looks: what comes later is a new task */
+        /* Before run() looks: what comes later is a new task. Pairs with the exchange in hkt_net_submit(). */
+        atomic_exchange_explicit(&t->waiting, false, memory_order_seq_cst);
         t->run(t);
         t = next;
     }
