@@ -8,7 +8,7 @@
 
 enum {
     EAGER_POLLS   = 60,      /* the first so many with nothing in between: a pause or a yield takes longer than a cache line's way */
-    SHARED_POLLS  = 16,      /* the same where ranks share cores: the other one is probably not running */
+    SHARED_POLLS  = 16,      /* the same where ranks share cores: the other one is probably not running; none where a look is a system call (w->poll) */
     SPIN_POLLS    = 64,      /* polls between two looks at the clock, when every rank has a core; else each failed look yields */
     YIELD_NS      = 2000000, /* how long a rank that shares its core keeps yielding before it sleeps */
     CHECK_NS      = 1000000  /* while polling, look for death this often */
@@ -58,7 +58,7 @@ int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, uint64_t max_
 
     if (w->poll)
         w->poll();
-    if (++b->polls <= (w->shared ? SHARED_POLLS : EAGER_POLLS))
+    if (++b->polls <= (!w->shared ? EAGER_POLLS : w->poll ? 0 : SHARED_POLLS))
         return 0;
     if (!w->shared && b->polls % SPIN_POLLS) {
         hkt_pause();
