@@ -21,8 +21,8 @@
  * The other ranks likewise. The other collectives are parts of it: deal (1-3), one step in the middle (4), collect (5-7). Peers rotate
  * by rank so that no two ranks start at the same one; sources stay in the order of ranks, which makes the sum the canonical tree.
  *
- * Cost of S bytes: each of deal, spread and collect is one hop, alpha + (n-1) gap + (n-1)/n S beta (broadcast, which does not cut
- * the vector: (n-1) S beta); the fold is (n-1)/n S gamma. All-reduce: 2 hops and the fold. (Thakur, Rabenseifner and Gropp 2005.)
+ * Cost of S bytes: each of deal, spread and collect is one hop, alpha + (n-1) gap + (n-1)/n S beta (broadcast, whose root sends all
+ * pieces to all: P (n-1) gap and (n-1) S beta); the fold is (n-1)/n S gamma. All-reduce: 2 hops and the fold. (Thakur, Rabenseifner and Gropp 2005.)
  */
 #include "language/algorithm.h"
 
@@ -107,7 +107,7 @@ static double cost(const struct hkt_shape *sh, double bytes, const struct hkt_li
 {
     const double others = sh->size - 1, part = others / sh->size * bytes;
     const int    hops = sh->coll == HKT_COLL_ALL_REDUCE || sh->coll == HKT_COLL_REDUCE ? 2 : 1;
-    const double hop  = l->alpha + others * l->gap + (sh->coll == HKT_COLL_BROADCAST ? others * bytes : part) * l->beta;
+    const double hop  = l->alpha + others * pieces(sh) * l->gap + (sh->coll == HKT_COLL_BROADCAST ? others * bytes : part) * l->beta;
 
     return sh->size == 1 ? 0 : hops * hop + (hkt_coll_in(sh->coll, HKT_COLLS_REDUCING) ? part * l->gamma : 0);
 }
