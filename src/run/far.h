@@ -22,7 +22,7 @@ struct hkt_far {
     struct hkt_call       gather;     /* of the rows, while it runs */
     struct hkt_operation  gathering;
     unsigned char         token[2]; /* what a barrier moves */
-    struct hkt_link       link;     /* between two hosts, measured; the same on all ranks */
+    struct hkt_link       link, near; /* between two hosts, within one; measured; the same on all ranks */
 };
 
 /* Finds out who shares a host with whom: fills leader, seats and every peer's seat, and c->far when there are several hosts. HKT_ERR_MEMORY. */
@@ -31,7 +31,7 @@ int hkt_far_create(struct hkt_communicator *c);
 /* Opens the wire. `id` as in struct hkt_wire_config. */
 int hkt_far_open(struct hkt_communicator *c, const uint64_t id[2]);
 
-/* Measures the link between hosts and agrees on it; all ranks, once the communicator works. Some milliseconds. 0 or what killed the communicator. */
+/* Measures the links between hosts and within one and agrees on them; all ranks, once the communicator works. Some milliseconds. 0 or what killed the communicator. */
 int hkt_far_measure(struct hkt_communicator *c);
 
 void hkt_far_free(struct hkt_communicator *c); /* also when there is none */

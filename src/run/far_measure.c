@@ -1,18 +1,24 @@
-/* far_measure.c -- what a link between hosts costs, for the choice of algorithms: rank 0 and the first rank of the next host send each other small and
- * large messages, and everybody takes over what they found.
+/* far_measure.c -- what links between hosts and within one cost, for the choice of algorithms: rank 0 and the first rank of the next host send each
+ * other small and large messages, then rank 0 and the next rank of its host small ones, and everybody takes over what they found.
  *
  *   alpha   half of a small message's way there and back: the least of ROUNDS
- *   gap     what each of BURST small messages adds, sent one after the other
+ *   gap     what each of BURST small messages adds, sent one after the other: as many as go without waiting for the receiver
  *   beta    what each byte of LARGE adds, sent in pieces as collectives send them
- * The least counts: what is more is somebody else's. Hosts are taken to be joined alike.
+ * The least counts: what is more is somebody else's. Hosts are taken to be alike, and joined alike. Within a host alpha is what ranks that share cores
+ * make it: they take turns, so that an exchange costs both ways.
  */
 #include "run/far.h"
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 
-enum { ROUNDS = 24, BURSTS = 3, BURST = 16, LARGES = 3, LARGE = 4 << 20 };
+enum { ROUNDS = 24, BURST = HKT_WIRE_DEPTH, LARGES = 3, LARGE = 4 << 20 };
+
+struct links {
+    struct hkt_link far, near;
+};
 
 struct pair {
     struct hkt_communicator *c;
@@ -45,12 +51,21 @@ static int measure(const struct pair *p, int rounds, int count, size_t bytes, do
     return 0;
 }
 
-static int measure_all(const struct pair *p, struct hkt_link *link)
+static int measure_near(const struct pair *p, struct hkt_link *link)
+{
+    double small;
+
+    HKT_TRY(measure(p, ROUNDS, 1, 1, &small));
+    link->alpha = p->c->waiter.shared ? small : small / 2;
+    return 0;
+}
+
+static int measure_far(const struct pair *p, struct hkt_link *link)
 {
     double small, burst, large;
 
     HKT_TRY(measure(p, ROUNDS, 1, 1, &small));
-    HKT_TRY(measure(p, BURSTS, BURST, 1, &burst));
+    HKT_TRY(measure(p, ROUNDS, BURST, 1, &burst));
     HKT_TRY(measure(p, LARGES, 1, LARGE, &large));
     link->alpha = small / 2;
     link->gap   = burst > small ? (burst - small) / (BURST - 1) : 0;
@@ -59,40 +74,58 @@ static int measure_all(const struct pair *p, struct hkt_link *link)
 }
 
 /* Rank 0's numbers are everybody's. Until they are, all go by the same guess. */
-static int agree(struct hkt_communicator *c, const struct hkt_link *found)
+static int agree(struct hkt_communicator *c, const struct links *found)
 {
-    struct hkt_link *all  = hkt_alloc((size_t)c->size * sizeof(*all));
-    struct hkt_call  call = {.coll = HKT_COLL_SPLIT, .send = found, .recv = all, .count = sizeof(*all), .element = 1, .type = HKT_UINT8};
-    int              rc;
+    struct links   *all  = hkt_alloc((size_t)c->size * sizeof(*all));
+    struct hkt_call call = {.coll = HKT_COLL_SPLIT, .send = found, .recv = all, .count = sizeof(*all), .element = 1, .type = HKT_UINT8};
+    int             rc;
 
     if (!all)
         return hkt_communicator_kill(c, HKT_ERR_MEMORY, "communicator %s: rank %d is out of memory", c->name, c->rank);
     rc = hkt_operation_run(c, &call, &c->waiter);
-    if (!rc)
-        c->far->link = all[0];
+    if (!rc) {
+        c->far->link = all[0].far;
+        c->far->near = all[0].near;
+        hkt_log(HKT_LOG_DEBUG, "communicator %s: between hosts %.2f us, %.2f us for each of many messages, %.2f GB/s; within a host %.2f us", c->name,
+                c->far->link.alpha * 1e6, c->far->link.gap * 1e6, c->far->link.beta > 0 ? 1e-9 / c->far->link.beta : 0.0,
+                c->far->near.alpha * 1e6);
+    }
     hkt_free(all);
+    return rc;
+}
+
+/* The first rank after 0 on its host, or on another; 0: there is none. */
+static int partner(const struct hkt_communicator *c, bool near)
+{
+    for (int r = 1; r < c->size; r++)
+        if ((c->far->host[r] == 0) == near)
+            return r;
+    return 0;
+}
+
+/* Rank 0 and its partner measure, the others go on. */
+static int between(struct hkt_communicator *c, int peer, int (*what)(const struct pair *, struct hkt_link *), struct hkt_link *link)
+{
+    struct pair p = {.c = c, .first = c->rank == 0, .peer = c->rank ? 0 : peer};
+    int         rc;
+
+    if (!peer || (c->rank && c->rank != peer))
+        return 0;
+    p.data = hkt_alloc(LARGE);
+    rc     = p.data ? what(&p, link) : hkt_communicator_kill(c, HKT_ERR_MEMORY, "communicator %s: rank %d is out of memory", c->name, c->rank);
+    hkt_free(p.data);
     return rc;
 }
 
 int hkt_far_measure(struct hkt_communicator *c)
 {
-    struct pair     p = {.c = c, .first = c->rank == 0};
-    struct hkt_link found;
-    int             rc = 0;
+    struct links found = {{.alpha = 25e-6, .gap = 3e-6, .beta = 0.5e-9, .gamma = hkt_tune_local_link.gamma}, hkt_tune_local_link};
 
     if (!c->far)
         return 0;
-    found = c->far->link = (struct hkt_link){.alpha = 25e-6, .gap = 3e-6, .beta = 0.5e-9, .gamma = hkt_tune_local_link.gamma};
-    while (c->far->host[p.peer] != 1)
-        p.peer++;
-    if (c->rank == p.peer || p.first) {
-        p.peer = p.first ? p.peer : 0;
-        p.data = hkt_alloc(LARGE);
-        if (!p.data)
-            rc = hkt_communicator_kill(c, HKT_ERR_MEMORY, "communicator %s: rank %d is out of memory", c->name, c->rank);
-        if (!rc)
-            rc = measure_all(&p, &found);
-        hkt_free(p.data);
-    }
-    return rc ? rc : agree(c, &found);
+    c->far->link = found.far;
+    c->far->near = found.near;
+    HKT_TRY(between(c, partner(c, false), measure_far, &found.far));
+    HKT_TRY(between(c, partner(c, true), measure_near, &found.near));
+    return agree(c, &found);
 }

@@ -149,19 +149,20 @@ static bool fits(const struct hkt_algorithm *a, const struct hkt_shape *shape, h
     return order != HKT_ORDER_CANONICAL || !hkt_collective[shape->coll].reduces || hkt_algorithm_canonical(a, shape);
 }
 
-/* Seconds over `hosts` hosts, the same for all ranks. What an algorithm that knows of no hosts sends may all go from host to host, by the one link
- * of all ranks there. */
+/* Seconds over `hosts` hosts, the same for all ranks. All ranks of a host send by the one link it has; what an algorithm that knows
+ * of no hosts sends may all go from host to host. */
 static double cost_over(const struct hkt_algorithm *a, const struct hkt_shape *shape, double bytes, struct hkt_hosts over)
 {
     const bool       knows    = shape->ngroups > 1 && !strcmp(a->name, "hierarchical");
-    struct hkt_link  link     = knows || over.hosts < 2 ? hkt_tune_local_link : *over.link;
+    struct hkt_link  link     = over.hosts < 2 ? hkt_tune_local_link : *over.link;
+    struct hkt_link  near     = over.hosts < 2 ? hkt_tune_local_link : *over.near;
     struct hkt_shape anywhere = *shape;
 
     anywhere.rank = anywhere.root;
-    link.outer    = knows ? over.link : NULL;
-    if (!knows && over.hosts > 1)
+    if (over.hosts > 1)
         link.beta *= (double)shape->size / over.hosts;
-    return a->cost(&anywhere, bytes, &link);
+    near.outer = &link;
+    return a->cost(&anywhere, bytes, knows ? &near : &link);
 }
 
 /* Steps run in order, so a rank that waits for one block does not send the next: where rounds have many blocks the formulas count a latency a
@@ -226,7 +227,7 @@ static int build(struct hkt_communicator *comm, struct hkt_choice *key)
                                     .ngroups     = far && far->group ? far->hosts : 0,
                                     .group_start = far ? far->group : NULL};
     const struct hkt_ground ground = {key->reach, far ? far->host : NULL};
-    const struct hkt_algorithm *a = hkt_tune_choose(&shape, bytes, comm->order, far ? (struct hkt_hosts){far->hosts, &far->link} : (struct hkt_hosts){1, NULL});
+    const struct hkt_algorithm *a = hkt_tune_choose(&shape, bytes, comm->order, far ? (struct hkt_hosts){far->hosts, &far->link, &far->near} : (struct hkt_hosts){1, NULL, NULL});
     struct hkt_plan            *made;
 
     if (!a)
@@ -245,6 +246,7 @@ static int build(struct hkt_communicator *comm, struct hkt_choice *key)
         key->plan = made;
     }
     comm->choice[comm->choices++] = *key;
+    hkt_log(HKT_LOG_DEBUG, "communicator %s: %s of up to %g bytes: %s", comm->name, hkt_coll_name[key->coll], bytes / 0.75, a->name);
     return 0;
 }
 

@@ -51,7 +51,7 @@ void hkt_tune_free(struct hkt_communicator *comm); /* the cache */
  * when none can run. */
 struct hkt_hosts {
     int                    hosts;
-    const struct hkt_link *link; /* between two hosts, when there are several */
+    const struct hkt_link *link, *near; /* between two hosts, and within one, when there are several */
 };
 
 const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order, struct hkt_hosts over);

@@ -53,7 +53,7 @@ static bool runs_flat(const struct hkt_shape *shape, size_t bytes)
 
 static void print_offers(const struct hkt_shape *shape, double bytes, hkt_order_t order)
 {
-    const struct hkt_algorithm *chosen = hkt_tune_choose(shape, bytes, order, (struct hkt_hosts){1, NULL});
+    const struct hkt_algorithm *chosen = hkt_tune_choose(shape, bytes, order, (struct hkt_hosts){1, NULL, NULL});
     struct offer                offer[MOST];
     const int                   n = find_offers(shape, bytes, offer);
     char                        time[32];
@@ -133,7 +133,7 @@ static int print_plan(const struct hkt_algorithm *a, const struct hkt_shape *sha
 
 int info_plan(const struct hkt_shape *shape, size_t bytes, hkt_order_t order)
 {
-    const struct hkt_algorithm *a = hkt_tune_choose(shape, (double)bytes, order, (struct hkt_hosts){1, NULL});
+    const struct hkt_algorithm *a = hkt_tune_choose(shape, (double)bytes, order, (struct hkt_hosts){1, NULL, NULL});
     char                        text[32];
     int                         rc = 0;
 
