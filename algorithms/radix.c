@@ -200,8 +200,9 @@ static uint64_t sent(const struct hkt_shape *sh)
 static double cost(const struct hkt_shape *sh, double bytes, const struct hkt_link *l)
 {
     const int    rounds = hkt_log_ceil(sh->size, radix(sh));
-    const double folds  = sh->coll == HKT_COLL_BROADCAST ? 0 : (double)(radix(sh) - 1) * rounds;
-    double       sends  = (double)(radix(sh) - 1) * rounds;
+    const int    most   = (radix(sh) - 1) * rounds < sh->size - 1 ? (radix(sh) - 1) * rounds : sh->size - 1;
+    const double folds  = sh->coll == HKT_COLL_BROADCAST ? 0 : most;
+    double       sends  = most;
 
     if (sh->coll == HKT_COLL_ALL_REDUCE) { /* the last rank is in every part that is short */
         const struct hkt_shape last   = {.coll = sh->coll, .rank = sh->size - 1, .size = sh->size, .radix = sh->radix};
