@@ -2,7 +2,8 @@
  * other small and large messages, then rank 0 and the next rank of its host small ones, and everybody takes over what they found.
  *
  *   alpha   half of a small message's way there and back: the least of ROUNDS
- *   gap     what each of BURST small messages adds, sent one after the other: as many as go without waiting for the receiver
+ *   gap     what each of BURST small messages adds, sent one after the other: as many as go without waiting for the receiver; at
+ *           most half of alpha, as the other half of a message's way is the receiver's, which is what long gaps are, too
  *   beta    what each byte of LARGE adds, sent in pieces as collectives send them
  * The least counts: what is more is somebody else's. Hosts are taken to be alike, and joined alike. Within a host alpha is what ranks that share cores
  * make it: they take turns, so that an exchange costs both ways.
@@ -69,6 +70,7 @@ static int measure_far(const struct pair *p, struct hkt_link *link)
     HKT_TRY(measure(p, LARGES, 1, LARGE, &large));
     link->alpha = small / 2;
     link->gap   = burst > small ? (burst - small) / (BURST - 1) : 0;
+    link->gap   = link->gap < link->alpha / 2 ? link->gap : link->alpha / 2;
     link->beta  = large > small ? (large - small) / LARGE : 0;
     return 0;
 }
