@@ -42,6 +42,9 @@ int      hkt_bootstrap_sockets(const struct hkt_bootstrap *b);   /* that are ope
  * network or libcrypto the id is for one host. HKT_ERR_SYSTEM, HKT_ERR_ARGUMENT: see hkt_inet_listen() and hkt_inet_own(). */
 int hkt_bootstrap_unique_id(hkt_unique_id_t *id);
 
+/* An id that nobody will use: closes its port, if this process opened one. Any bytes are allowed. */
+void hkt_bootstrap_id_drop(const hkt_unique_id_t *id);
+
 /* The same for ranks of one host: opens nothing, and rank 0 may be in any process. */
 int hkt_bootstrap_local_id(hkt_unique_id_t *id);
 

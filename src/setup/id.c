@@ -66,6 +66,17 @@ int hkt_id_listener(const struct hkt_id *id)
     return fd;
 }
 
+void hkt_bootstrap_id_drop(const hkt_unique_id_t *id)
+{
+    struct hkt_id made;
+    int           fd;
+
+    memcpy(&made, id, sizeof(made));
+    fd = hkt_id_listener(&made);
+    if (fd >= 0)
+        close(fd);
+}
+
 /* ---- the bytes --------------------------------------------------------------------------------------------------- */
 
 int hkt_id_check(const struct hkt_id *id)

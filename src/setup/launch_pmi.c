@@ -295,7 +295,8 @@ int hkt_pmi_exchange(struct hkt_launched *place, uint64_t deadline)
     struct pmi       p     = {.deadline = deadline};
     struct hkt_launched found = {.local_rank = -1};
     char             text[DIGITS + 1];
-    int              rc = 0;
+    hkt_unique_id_t  made  = {{0}};
+    int              rc    = 0;
 
     if (dlsym(RTLD_DEFAULT, "MPI_Init"))
         return hkt_fail(HKT_ERR_USAGE, "hkt_comm_init_env() in a program with MPI, under a launcher that speaks PMI: only one of them can talk to "
@@ -303,14 +304,16 @@ int hkt_pmi_exchange(struct hkt_launched *place, uint64_t deadline)
     HKT_TRY(getenv("PMI_FD") ? open_inherited(&p, &found) : open_port(&p, &found));
     found.local_rank = hkt_launch_local_rank(getenv("MPI_LOCALRANKID") ? "MPI_LOCALRANKID" : "SLURM_LOCALID", found.size);
     if (found.rank == 0)
-        rc = hkt_bootstrap_unique_id(&found.id);
+        rc = hkt_bootstrap_unique_id(&made);
     if (found.rank == 0 && !rc)
-        hkt_bootstrap_id_print(&found.id, text);
+        hkt_bootstrap_id_print(&made, text);
     rc = rc ? rc : talk(&p, found.rank, text);
     close(p.fd); /* after finalize nobody may say more, and after a failure no answer would fit its question */
     if (!rc)
         rc = hkt_bootstrap_id_parse(&found.id, text);
     if (!rc)
         *place = found;
+    else
+        hkt_bootstrap_id_drop(&made);
     return rc;
 }

@@ -241,6 +241,7 @@ int hkt_pmix_exchange(struct hkt_launched *place, uint64_t deadline)
 {
     struct hkt_launched     found;
     struct conversation *c = hkt_alloc(sizeof(*c));
+    hkt_unique_id_t      made = {{0}};
     int                  rc, waited;
 
     if (!c)
@@ -251,9 +252,9 @@ int hkt_pmix_exchange(struct hkt_launched *place, uint64_t deadline)
     c->done       = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     rc            = c->done < 0 ? hkt_fail(HKT_ERR_SYSTEM, "eventfd: %s", hkt_errno_text(errno)) : load(&c->pmix);
     if (!rc && strcmp(getenv("PMIX_RANK"), "0") == 0) { /* here, where a failure finds its sentence */
-        rc = hkt_bootstrap_unique_id(&found.id);
+        rc = hkt_bootstrap_unique_id(&made);
         if (!rc)
-            hkt_bootstrap_id_print(&found.id, c->text);
+            hkt_bootstrap_id_print(&made, c->text);
     }
     rc = rc ? rc : start(c);
     if (!rc) {
@@ -267,7 +268,8 @@ int hkt_pmix_exchange(struct hkt_launched *place, uint64_t deadline)
         found.size       = (int)c->size;
         found.local_rank = c->local_rank;
         *place           = found;
-    }
+    } else
+        hkt_bootstrap_id_drop(&made);
     release(c);
     return rc;
 }
