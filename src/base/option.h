@@ -37,6 +37,8 @@
       "The only network that is used to other hosts; empty: the first that both have.")                                 \
     X(HOST, host, TEXT, "", 0, 0, "name",                                                                               \
       "Processes with the same name share memory, others go by network; empty: by machine.")                            \
+    X(MACHINE, machine, TEXT, "", 0, 0, "file or text",                                                                 \
+      "The machine to work for, an XML file or a line as \"2 hosts; 8 gpus nvswitch\"; empty: this one.")               \
     X(SOCKETS, sockets, INTEGER, "0", 0, 16, "sockets",                                                                 \
       "TCP sockets for large messages from one process to another; 0: one per 25 Gbit/s of the fastest link.")          \
     X(FAULT, fault, TEXT, "", 0, 0, "short=B,delay=N,drop=N,kill=N", "Makes the network worse on purpose, for tests: transports/fault.c.") \
