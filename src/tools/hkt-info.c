@@ -9,21 +9,27 @@
 
 static struct {
     bool        options, man, algorithms, topology, launcher;
-    const char *plan, *svg;
+    const char *plan, *svg, *xml, *machine;
     long        ranks, root, rank;
     size_t      bytes;
     int         order;
-} set = {.ranks = 4, .bytes = 1 << 20};
+} set = {.bytes = 1 << 20};
+
+enum { RANKS = 4 }; /* of a call */
 
 static const struct flag rows[] = {
     {0, "options", FLAG_ON, &set.options, 0, 0, NULL, "Every option (HKT_* variable): value, default, range, meaning."},
     {0, "algorithms", FLAG_ON, &set.algorithms, 0, 0, NULL,
      "What each algorithm would cost for -n ranks and -b bytes."},
     {0, "plan", FLAG_TEXT, &set.plan, 0, 0, "COLLECTIVE", "How a call of it over -n ranks with -b bytes would be run."},
-    {0, "topology", FLAG_ON, &set.topology, 0, 0, NULL, "The machine as a tree: packages, memory, caches, cores."},
+    {0, "topology", FLAG_ON, &set.topology, 0, 0, NULL,
+     "The machine as a tree, and rails, rings and trees of -n ranks on it."},
     {0, "launcher", FLAG_ON, &set.launcher, 0, 0, NULL, "What started this process, and how it was found out."},
-    {0, "svg", FLAG_TEXT, &set.svg, 0, 0, "FILE", "Draws the topology."},
-    {'n', "ranks", FLAG_INTEGER, &set.ranks, 1, 65536, "N", "Ranks of the call, all on one machine."},
+    {0, "machine", FLAG_TEXT, &set.machine, 0, 0, "FILE|TEXT", "Another machine: XML, or \"2 hosts; 8 gpus nvswitch\"."},
+    {0, "svg", FLAG_TEXT, &set.svg, 0, 0, "FILE", "Draws the machine."},
+    {0, "xml", FLAG_TEXT, &set.xml, 0, 0, "FILE", "Saves the machine, for --machine and HKT_MACHINE."},
+    {'n', "ranks", FLAG_INTEGER, &set.ranks, 1, 65536, "N",
+     "Ranks of the call, 4 unless given; of --topology: one for each GPU or core."},
     {'b', "bytes", FLAG_BYTES, &set.bytes, 0, 0x1p62, "BYTES", "Bytes of the call: of the vector, or of all blocks."},
     {0, "rank", FLAG_INTEGER, &set.rank, 0, 65535, "R", "Whose part of the plan is shown."},
     {'r', "root", FLAG_INTEGER, &set.root, 0, 65535, "R", "Root, where the collective has one."},
@@ -135,12 +141,13 @@ static enum hkt_coll collective(const char *name)
 int main(int argc, char **argv)
 {
     const int        first = flags_parse(&flags, argc, argv);
-    struct hkt_shape shape = {.size = (int)set.ranks, .rank = (int)set.rank, .root = (int)set.root};
+    const long       ranks = set.ranks ? set.ranks : RANKS;
+    struct hkt_shape shape = {.size = (int)ranks, .rank = (int)set.rank, .root = (int)set.root};
 
     if (first < argc)
         flags_fail(&flags, "%s means nothing here", argv[first]);
-    if (set.root >= set.ranks || set.rank >= set.ranks)
-        flags_fail(&flags, "--root and --rank must be below --ranks %ld", set.ranks);
+    if (set.root >= ranks || set.rank >= ranks)
+        flags_fail(&flags, "--root and --rank must be below --ranks %ld", ranks);
     if (set.man)
         return print_man();
     hkt_library_start();
@@ -148,8 +155,8 @@ int main(int argc, char **argv)
         return print_options();
     if (set.launcher)
         return info_launcher();
-    if (set.topology || set.svg)
-        return info_topology(set.svg);
+    if (set.topology || set.svg || set.xml || set.machine)
+        return info_topology(&(struct info_topology){set.machine, set.svg, set.xml, (int)set.ranks});
     if (set.plan) {
         shape.coll = collective(set.plan);
         return info_plan(&shape, set.bytes, (hkt_order_t)set.order);

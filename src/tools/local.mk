@@ -23,13 +23,13 @@ hkt_info_SOURCES = \
 	src/tools/hkt-info.c \
 	src/tools/flags.c src/tools/flags.h \
 	src/tools/info.h \
+	src/tools/info_drawing.c \
 	src/tools/info_launcher.c \
 	src/tools/info_machine.c \
 	src/tools/info_plan.c \
 	src/tools/info_topology.c \
 	src/tools/svg.c src/tools/svg.h
-hkt_info_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
-hkt_info_LDADD = libcore.la $(HWLOC_LIBS) -lm
+hkt_info_LDADD = libcore.la -lm
 
 bin_PROGRAMS += hkt-verify
 hkt_verify_SOURCES = \
