@@ -25,3 +25,4 @@ EXTRA_DIST += docs/network.md
 
 dist_man_MANS += docs/man/hkt-simulate.1
 EXTRA_DIST += docs/simulator.md docs/simulator-times.svg docs/simulator-ring.svg docs/simulator-circulant.svg
+EXTRA_DIST += docs/topology.md docs/topology.svg

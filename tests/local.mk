@@ -82,6 +82,27 @@ tests_test_hosts_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_hosts_LDADD = $(CORE_LIBS)
 endif
 
+# ---- machines: files, texts, this one; what is found in them
+if HAVE_CHECK
+MACHINE_SUITES = tests/test_graph tests/test_topology tests/test_topology_read
+check_PROGRAMS += $(MACHINE_SUITES)
+TESTS += $(MACHINE_SUITES)
+MACHINES = tests/machines.c tests/machines.h
+tests_test_graph_SOURCES = tests/test_graph.c $(MACHINES)
+tests_test_graph_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_graph_LDADD = $(CORE_LIBS)
+tests_test_topology_SOURCES = tests/test_topology.c $(MACHINES)
+tests_test_topology_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_topology_LDADD = $(CORE_LIBS)
+tests_test_topology_read_SOURCES = tests/test_topology_read.c $(MACHINES)
+tests_test_topology_read_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_topology_read_LDADD = $(CORE_LIBS)
+endif
+EXTRA_DIST += tests/topologies/cloud-vm.xml tests/topologies/cloud-vm.expected tests/topologies/cube-mesh-like.xml \
+	tests/topologies/cube-mesh-like.expected tests/topologies/dgx-h100-like.xml tests/topologies/dgx-h100-like.expected \
+	tests/topologies/hosts-32.expected tests/topologies/laptop.xml tests/topologies/laptop.expected tests/topologies/mi300x-like.xml \
+	tests/topologies/mi300x-like.expected tests/topologies/two-socket.xml tests/topologies/two-socket.expected
+
 # ---- messages between hosts
 if HAVE_CHECK
 NET_SUITES = tests/test_wire tests/test_wire_death tests/test_far

@@ -258,15 +258,26 @@ said out '^runs ring'
 expect 2 "$info" --plan nothing
 expect 2 "$info" -n 2 --root 2
 
-proves "the topology is printed and drawn, where hwloc is there"
-if "$info" --topology >"$dir/out" 2>"$dir/err"; then
-    said out '^Machine'
-    said out 'CPU 0'
-    expect 0 "$info" --svg "$dir/topology.svg"
-    tail -1 "$dir/topology.svg" | grep -q '</svg>' || fail "the drawing is not whole"
-else
-    said err 'hwloc'
-fi
+proves "the machine is printed, drawn, saved and loaded; another one too"
+expect 0 "$info" --topology
+said out '^machine'
+said out 'host 0'
+said out 'ring 0: '
+expect 0 "$info" --svg "$dir/topology.svg" --xml "$dir/topology.xml"
+tail -1 "$dir/topology.svg" | grep -q '</svg>' || fail "the drawing is not whole"
+expect 0 env HKT_MACHINE="$dir/topology.xml" "$info" --xml "$dir/again.xml"
+cmp -s "$dir/topology.xml" "$dir/again.xml" || fail "a machine differs when it is loaded and saved again"
+expect 0 "$info" --topology --machine '2 hosts; 4 gpus nvswitch 450GB/s; 4 nics 400Gb/s'
+said out '^8 ranks on 2 hosts, 4 rails'
+said out '^ring 3: '
+for machine in "$src"/tests/topologies/*.xml; do
+    expect 0 "$info" --machine "$machine" --svg "$dir/topology.svg"
+    ! grep -q 'nan\|inf"\|="-' "$dir/topology.svg" || fail "the drawing of $machine has numbers that are none"
+done
+expect 1 "$info" --topology --machine '2 nodes'
+said err '2 nodes'
+expect 1 "$info" --topology --machine "$dir/none.xml"
+said err 'No such file'
 
 # ---- hkt-perf ----------------------------------------------------------------------------------------------------------
 
