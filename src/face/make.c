@@ -138,7 +138,7 @@ int hkt_communicator_attach(struct hkt_communicator *c, uint32_t id)
 
     if (!there)
         return hkt_fail(HKT_ERR_INTERNAL, "the communicator's segment %u of rank %d is not mapped", id, c->leader);
-    c->shared = hkt_buffer_remap(there, c->layout.size);
+    c->shared = hkt_buffer_remap(c->peer[c->leader].process, there, c->layout.size);
     if (!c->shared)
         return HKT_ERR_SYSTEM;
     for (int r = 0; r < c->size; r++) {
@@ -214,7 +214,7 @@ void hkt_communicator_free(struct hkt_communicator *c)
     if (c->shared) {
         atomic_store(&c->peer[c->rank].cell->left, 1);
         hkt_buffer_release(c);
-        hkt_buffer_unmap(c->shared, c->layout.size);
+        hkt_buffer_unmap(c->peer[c->leader].process, c->shared, c->layout.size);
     }
     for (int r = 0; c->peer && r < c->size; r++)
         hkt_process_detach(c->peer[r].process);

@@ -12,11 +12,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
-void *hkt_buffer_remap(void *ptr, size_t size)
+/* The thread sanitizer tells words by their addresses: under it all threads of a process use the process's own mapping, which then stays for
+ * good (segment.c). */
+static bool stays(const struct hkt_process *owner)
 {
-    /* An old size of 0 leaves the old mapping of shared pages alone and makes another one. The thread sanitizer tells words by their
-     * addresses: under it all threads of a process use the one mapping, which then stays for good (segment.c). */
-    void *p = HKT_THREAD_SANITIZER ? ptr : mremap(ptr, 0, size, MREMAP_MAYMOVE);
+    return HKT_THREAD_SANITIZER && owner->self;
+}
+
+void *hkt_buffer_remap(const struct hkt_process *owner, void *ptr, size_t size)
+{
+    /* An old size of 0 leaves the old mapping of shared pages alone and makes another one. */
+    void *p = stays(owner) ? ptr : mremap(ptr, 0, size, MREMAP_MAYMOVE);
 
     if (p != MAP_FAILED)
         return p;
@@ -24,9 +30,9 @@ void *hkt_buffer_remap(void *ptr, size_t size)
     return NULL;
 }
 
-void hkt_buffer_unmap(void *ptr, size_t size)
+void hkt_buffer_unmap(const struct hkt_process *owner, void *ptr, size_t size)
 {
-    if (!HKT_THREAD_SANITIZER)
+    if (!stays(owner))
         munmap(ptr, size);
 }
 
@@ -139,11 +145,11 @@ int hkt_buffer_staging_of(struct hkt_communicator *c, int r, size_t bytes)
     there = hkt_segment_peer(peer->process, (uint32_t)word);
     if (!there)
         return hkt_fail(HKT_ERR_INTERNAL, "staging memory of rank %d is not mapped", r);
-    there = hkt_buffer_remap(there, (size_t)(word >> 32) << 12);
+    there = hkt_buffer_remap(peer->process, there, (size_t)(word >> 32) << 12);
     if (!there)
         return HKT_ERR_SYSTEM;
     if (peer->staging)
-        hkt_buffer_unmap(peer->staging, peer->staging_size);
+        hkt_buffer_unmap(peer->process, peer->staging, peer->staging_size);
     peer->staging      = there;
     peer->staging_size = (size_t)(word >> 32) << 12;
     return 0;
@@ -153,6 +159,6 @@ void hkt_buffer_release(struct hkt_communicator *c)
 {
     for (int r = 0; r < c->size; r++)
         if (r != c->rank && c->peer[r].staging)
-            hkt_buffer_unmap(c->peer[r].staging, c->peer[r].staging_size);
+            hkt_buffer_unmap(c->peer[r].process, c->peer[r].staging, c->peer[r].staging_size);
     hkt_segment_free(c->staging_segment);
 }

@@ -23,8 +23,8 @@ int hkt_buffer_staging_of(struct hkt_communicator *c, int r, size_t bytes);
 
 void hkt_buffer_release(struct hkt_communicator *c); /* staging memory of everybody, as far as it is ours to release */
 
-/* A second mapping of shared memory that is mapped at `ptr`: its life is the caller's, whatever the owner does. NULL with an error. */
-void *hkt_buffer_remap(void *ptr, size_t size);
-void  hkt_buffer_unmap(void *ptr, size_t size);
+/* A second mapping of the owner's shared memory that is mapped at `ptr`: its life is the caller's, whatever the owner does. NULL with an error. */
+void *hkt_buffer_remap(const struct hkt_process *owner, void *ptr, size_t size);
+void  hkt_buffer_unmap(const struct hkt_process *owner, void *ptr, size_t size);
 
 #endif
