@@ -151,7 +151,7 @@ class Running:
         if self.program.launcher:
             command = self.program.launcher(self.ranks, shared, network) + command
             command = network.inside(command) if network else command
-        environment = network.environment(shared) if network else dict(os.environ)
+        environment = network.environment(shared, self.folder) if network else dict(os.environ)
         environment.update(text.split("=", 1) for text in self.program.environment)
         return subprocess.Popen(
             command,

@@ -125,10 +125,10 @@ class Network:
         """The command, on the first host."""
         return [SHELL, self.address(0), shlex.join(command)]
 
-    def environment(self, shared):
+    def environment(self, shared, folder):
         """UCX is told to take TCP alone: it would find shared memory between namespaces. Who shares a processor yields,
-        as `mpi_yield_when_idle` has it for Open MPI."""
-        more = {"VERSUS_HOSTS": self.argument(), "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": PORT}
+        as `mpi_yield_when_idle` has it for Open MPI. Each mpirun has a folder of its own: they start at the same time."""
+        more = {"VERSUS_HOSTS": self.argument(), "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": PORT, "TMPDIR": folder}
         more.update({"MPIR_CVAR_POLLS_BEFORE_YIELD": "1"} if shared else {})
         return dict(os.environ, **more)
 
