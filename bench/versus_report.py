@@ -226,7 +226,7 @@ def markdown(data):
         lines.append("|---|" + "---:|" * (len(sizes) + 1))
         lines += [markdown_row(data, name, members, sizes) for name, members in groups(cells).items()]
         lines.append("")
-    found = ", ".join(f"{times_name(m)} with {kind} memory" for kind, m in means(data, main))
+    found = ", ".join(f"{times_name(m)} with {kind} memory" for kind, m in means(data, main) if m)
     lines.append(f"Geometric mean in all: {found}.")
     return "\n".join(lines) + "\n"
 
