@@ -134,6 +134,20 @@ tests_test_trainer_LDADD = libtrainer.la libhocket-train.la libhocket.la $(CHECK
 endif
 endif
 
+# ---- PyTorch on Hocket
+TORCH_FILES = frameworks/torch/Makefile frameworks/torch/bench.py frameworks/torch/pyproject.toml frameworks/torch/setup.py \
+	frameworks/torch/csrc frameworks/torch/hocket/torch/__init__.py frameworks/torch/hocket/torch/hooks.py \
+	frameworks/torch/examples/ddp.py frameworks/torch/examples/fsdp2.py frameworks/torch/examples/pipeline.py \
+	frameworks/torch/tests/ranks.py frameworks/torch/tests/run.py frameworks/torch/tests/suite.py \
+	frameworks/torch/tests/test_collectives.py frameworks/torch/tests/test_failures.py frameworks/torch/tests/test_hooks.py \
+	frameworks/torch/tests/test_messages.py frameworks/torch/tests/test_starting.py frameworks/torch/tests/test_training.py
+EXTRA_DIST += $(TORCH_FILES)
+dist_check_SCRIPTS += tests/test_torch.sh
+TESTS += tests/test_torch.sh
+check-torch:
+	TEST_LONG=1 srcdir=$(srcdir) $(srcdir)/tests/test_torch.sh
+.PHONY: check-torch
+
 # ---- the tools
 dist_check_SCRIPTS += tests/test_tools.sh
 TESTS += tests/test_tools.sh

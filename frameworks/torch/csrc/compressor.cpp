@@ -37,7 +37,7 @@ void Compressor::quiet()
         last_->wait();
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> Compressor::all_reduce(const at::Tensor &tensor, bool average)
+WorkPointer Compressor::all_reduce(const at::Tensor &tensor, bool average)
 {
     check_tensor(tensor, "compressed all_reduce");
     if (tensor.scalar_type() != at::kFloat || !is_plain(tensor) || size_t(tensor.numel()) != count_)
@@ -51,7 +51,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Compressor::all_reduce(const at::Tensor 
 
         check(hkt_compressor_all_reduce(self->compressor_, data, data, self->count_, average, nullptr), "compressed all_reduce");
     });
-    return last_->getFuture();
+    return last_;
 }
 
 at::Tensor Compressor::save()

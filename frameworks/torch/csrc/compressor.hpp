@@ -25,7 +25,7 @@ public:
     ~Compressor();
 
     // In place, on the group's stream, in the order of its collectives.
-    c10::intrusive_ptr<c10::ivalue::Future> all_reduce(const at::Tensor &tensor, bool average);
+    WorkPointer all_reduce(const at::Tensor &tensor, bool average);
 
     at::Tensor save();             // bytes
     void load(const at::Tensor &state);

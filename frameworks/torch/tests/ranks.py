@@ -63,7 +63,7 @@ def _rank(function, rank, n, backend, timeout, folder):
     import datetime
     torch.set_num_threads(1)
     torch.manual_seed(rank)
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(n))
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(n), TMPDIR_OF_CASE=folder)
     try:
         if backend:
             dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=n,

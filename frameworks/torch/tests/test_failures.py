@@ -1,7 +1,6 @@
 """What goes wrong is said by name, soon, on every rank, and leaves nothing behind."""
 import datetime
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -26,9 +25,9 @@ def raises(call, *words):
     raise AssertionError("nothing was raised")
 
 
-def killed_once(folder_of_time):
+def killed_once(path):
     """This rank kills itself and leaves the time in a file."""
-    with open(folder_of_time, "w") as file:
+    with open(path, "w") as file:
         file.write(str(time.monotonic()))
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -39,7 +38,7 @@ def since_death(path):
 
 
 def _killed(rank, n, call, name):
-    path = f"/tmp/hocket-torch-{os.getppid()}-{name}"
+    path = os.path.join(os.environ["TMPDIR_OF_CASE"], "death")
     dist.barrier()
     if rank == 1:
         killed_once(path)
@@ -53,8 +52,6 @@ def _killed(rank, n, call, name):
         print(f"     {name}: raised {seconds * 1e3:.0f} ms after the death")
     assert seconds < float(os.environ.get("TEST_SECONDS", "60")) / 60, seconds
     dist.destroy_process_group()
-    if rank == 0:
-        os.unlink(path)
 
 
 @ranks.case(2, 4, expect={1: -signal.SIGKILL})
@@ -179,10 +176,9 @@ def the_end(rank, n):
 def a_rank_that_never_comes(rank, n):
     if rank == 1:
         return
-    path = f"/tmp/hocket-torch-{os.getpid()}"
+    path = os.path.join(os.environ["TMPDIR_OF_CASE"], "store")
     raises(lambda: dist.init_process_group("hocket", init_method=f"file://{path}", rank=0, world_size=2, timeout=datetime.timedelta(seconds=1)),
            "without rank 1")
-    pathlib.Path(path).unlink(missing_ok=True)
 
 
 @ranks.case(2)

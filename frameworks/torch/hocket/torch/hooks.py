@@ -94,8 +94,8 @@ def codec_hook(state, bucket):
         state.steps += 1
     if step < state.start or bucket.buffer().dtype != torch.float32:
         return _plain(state, bucket)
-    future = state._compressor(bucket, state.codec).all_reduce(bucket.buffer(), True)
-    return future.then(lambda done: done.value()[0])
+    work = state._compressor(bucket, state.codec).all_reduce(bucket.buffer(), True)
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 def _named(state, bucket, codec):
