@@ -17,25 +17,25 @@ static const double usual_gamma = 0.05e-9;
 /* ---- between two objects ----------------------------------------------------------------------------------------- */
 
 /* The way between two GPUs by GPU links, direct or through one fabric that both are linked to. False: there is none. */
-static bool by_wire(const struct hkt_topology *t, int a, int b, struct hkt_wire *way)
+static bool by_wire(const struct hkt_topology *t, int a, int b, struct hkt_gpu_link *way)
 {
-    const struct hkt_wire *direct = hkt_wire_find(t, a, b);
+    const struct hkt_gpu_link *direct = hkt_gpu_link_find(t, a, b);
     const int              host   = hkt_object_above(t, a, HKT_OBJECT_HOST);
 
     if (t->object[a].kind != HKT_OBJECT_GPU || t->object[b].kind != HKT_OBJECT_GPU || !t->wires)
         return false;
     if (direct) {
         *way           = *direct;
-        way->bandwidth = hkt_wire_bandwidth(t, direct);
+        way->bandwidth = hkt_gpu_link_bandwidth(t, direct);
         return true;
     }
     for (int f = 0, o; (o = hkt_object_find(t, host, HKT_OBJECT_FABRIC, f)) >= 0; f++) {
-        const struct hkt_wire *wa = hkt_wire_find(t, a, o), *wb = hkt_wire_find(t, b, o);
+        const struct hkt_gpu_link *wa = hkt_gpu_link_find(t, a, o), *wb = hkt_gpu_link_find(t, b, o);
 
         if (!wa || !wb)
             continue;
         *way           = *wa;
-        way->bandwidth = fmin(hkt_wire_bandwidth(t, wa), hkt_wire_bandwidth(t, wb));
+        way->bandwidth = fmin(hkt_gpu_link_bandwidth(t, wa), hkt_gpu_link_bandwidth(t, wb));
         return true;
     }
     return false;
@@ -54,7 +54,7 @@ static enum hkt_class between_hosts(const struct hkt_object *a, const struct hkt
 
 enum hkt_class hkt_objects_class(const struct hkt_topology *t, int a, int b)
 {
-    struct hkt_wire way;
+    struct hkt_gpu_link way;
 
     if (a == b)
         return HKT_CLASS_SELF;
@@ -93,7 +93,7 @@ struct hkt_class_cost hkt_objects_cost(const struct hkt_topology *t, int a, int 
 {
     const enum hkt_class  class = hkt_objects_class(t, a, b);
     struct hkt_class_cost cost  = t->cost[class];
-    struct hkt_wire       way;
+    struct hkt_gpu_link       way;
 
     if (a == b || measured(t, class))
         return cost;
@@ -346,7 +346,7 @@ int hkt_graph_make(struct hkt_graph *g, const struct hkt_topology *t, const int 
         return hkt_fail(HKT_ERR_ARGUMENT, "a graph of %d ranks: 1 to %d are possible", size, HKT_GRAPH_RANKS_MOST);
     g->size = size;
     for (int w = 0; w < t->wires; w++)
-        g->wire_bandwidth = fmax(g->wire_bandwidth, hkt_wire_bandwidth(t, &t->wire[w]));
+        g->wire_bandwidth = fmax(g->wire_bandwidth, hkt_gpu_link_bandwidth(t, &t->wire[w]));
     rc = take_ranks(g, at);
     if (!rc)
         rc = find_groups(g);

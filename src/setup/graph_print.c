@@ -87,7 +87,7 @@ static void print_tree(FILE *f, const struct hkt_topology *t, int object, const 
     }
 }
 
-static bool same_link(const struct hkt_wire *x, const struct hkt_wire *y)
+static bool same_link(const struct hkt_gpu_link *x, const struct hkt_gpu_link *y)
 {
     return x->class == y->class && x->bandwidth == y->bandwidth;
 }
@@ -99,7 +99,7 @@ static void print_wires(FILE *f, const struct hkt_topology *t)
     char      rate[HKT_VALUE_TEXT];
 
     for (int w = 0, next; w < t->wires && t->wire[w].a < end; w = next) {
-        const struct hkt_wire   *wire = &t->wire[w];
+        const struct hkt_gpu_link   *wire = &t->wire[w];
         const struct hkt_object *a = &t->object[wire->a], *b = &t->object[wire->b];
 
         fprintf(f, "%s %s %d", hkt_class_name[wire->class], hkt_object_name[a->kind], a->number);

@@ -126,7 +126,7 @@ static bool look(struct host *h)
     for (int a = 0; a < h->n; a++)
         for (int b = 0; b < h->n; b++) {
             const int  x = h->member[a], y = h->member[b], level = a == b ? 0 : hkt_graph_level(h->g, x, y);
-            const bool direct = a != b && hkt_wire_find(h->g->machine, h->g->at[x], h->g->at[y]);
+            const bool direct = a != b && hkt_gpu_link_find(h->g->machine, h->g->at[x], h->g->at[y]);
 
             same = same && h->level[a * h->n + b] == level && h->direct[a * h->n + b] == direct;
             h->level[a * h->n + b]  = (uint8_t)level;

@@ -138,7 +138,7 @@ static bool has_wires(enum hkt_object_kind kind)
     return kind == HKT_OBJECT_GPU || kind == HKT_OBJECT_FABRIC;
 }
 
-int hkt_wire_add(struct hkt_topology *t, int a, int b, struct hkt_wire w)
+int hkt_gpu_link_add(struct hkt_topology *t, int a, int b, struct hkt_gpu_link w)
 {
     w.a = a < b ? a : b;
     w.b = a < b ? b : a;
@@ -157,7 +157,7 @@ int hkt_wire_add(struct hkt_topology *t, int a, int b, struct hkt_wire w)
 
 static int by_ends(const void *x, const void *y)
 {
-    const struct hkt_wire *a = x, *b = y;
+    const struct hkt_gpu_link *a = x, *b = y;
 
     return a->a != b->a ? (a->a > b->a) - (a->a < b->a) : (a->b > b->b) - (a->b < b->b);
 }
@@ -236,14 +236,14 @@ bool hkt_objects_alike(const struct hkt_topology *t, int a, int b)
     return true;
 }
 
-const struct hkt_wire *hkt_wire_find(const struct hkt_topology *t, int x, int y)
+const struct hkt_gpu_link *hkt_gpu_link_find(const struct hkt_topology *t, int x, int y)
 {
     const int a = x < y ? x : y, b = x < y ? y : x;
     int       low = 0, high = t->wires;
 
     while (low < high) {
         const int              mid = (low + high) / 2;
-        const struct hkt_wire *w   = &t->wire[mid];
+        const struct hkt_gpu_link *w   = &t->wire[mid];
 
         if (w->a < a || (w->a == a && w->b < b))
             low = mid + 1;
@@ -253,7 +253,7 @@ const struct hkt_wire *hkt_wire_find(const struct hkt_topology *t, int x, int y)
     return low < t->wires && t->wire[low].a == a && t->wire[low].b == b ? &t->wire[low] : NULL;
 }
 
-double hkt_wire_bandwidth(const struct hkt_topology *t, const struct hkt_wire *w)
+double hkt_gpu_link_bandwidth(const struct hkt_topology *t, const struct hkt_gpu_link *w)
 {
     return w->bandwidth > 0 ? w->bandwidth * reached[w->class] : t->cost[w->class].bandwidth;
 }

@@ -71,7 +71,7 @@ struct hkt_object {
 };
 
 /* Between two GPUs, or a GPU and a fabric, of one host. */
-struct hkt_wire {
+struct hkt_gpu_link {
     int            a, b;      /* indices of objects, a < b */
     enum hkt_class class;     /* HKT_CLASS_NVLINK, HKT_CLASS_XGMI */
     double         bandwidth; /* advertised, of all its lanes, bytes/s each way; 0: unknown */
@@ -87,7 +87,7 @@ struct hkt_class_cost {
 struct hkt_topology {
     struct hkt_object    *object;
     int                   objects, objects_room;
-    struct hkt_wire      *wire;
+    struct hkt_gpu_link      *wire;
     int                   wires, wires_room;
     struct hkt_class_cost cost[HKT_CLASSES]; /* hkt_class_default[] at first; what was measured may be put in its place */
     int                   open;                      /* while it is made: the object that the next one goes into; -1 */
@@ -123,7 +123,7 @@ void hkt_topology_free(struct hkt_topology *t); /* of one that holds nothing, to
 int  hkt_topology_begin(struct hkt_topology *t);                            /* empty, and the root open */
 int  hkt_object_open(struct hkt_topology *t, enum hkt_object_kind kind);    /* its index, or HKT_ERR_* */
 void hkt_object_close(struct hkt_topology *t);                              /* the last one that is open */
-int  hkt_wire_add(struct hkt_topology *t, int a, int b, struct hkt_wire w); /* w: its class and bandwidth */
+int  hkt_gpu_link_add(struct hkt_topology *t, int a, int b, struct hkt_gpu_link w); /* w: its class and bandwidth */
 int  hkt_topology_finish(struct hkt_topology *t);                           /* closes the root, checks what only the whole shows */
 
 /* Why hkt_object_open() would refuse the kind now; NULL: it would not. */
@@ -139,10 +139,10 @@ int hkt_object_count(const struct hkt_topology *t, int in, enum hkt_object_kind 
 /* Do two objects and all below them differ in nothing but numbers, names and addresses? */
 bool hkt_objects_alike(const struct hkt_topology *t, int a, int b);
 
-const struct hkt_wire *hkt_wire_find(const struct hkt_topology *t, int a, int b); /* the link between two objects; NULL: none */
+const struct hkt_gpu_link *hkt_gpu_link_find(const struct hkt_topology *t, int a, int b); /* the link between two objects; NULL: none */
 
 /* Bytes/s one way that are reached over a link, or through the port of a GPU, NIC or switch: a part of what is advertised, or what is usual. */
-double hkt_wire_bandwidth(const struct hkt_topology *t, const struct hkt_wire *w);
+double hkt_gpu_link_bandwidth(const struct hkt_topology *t, const struct hkt_gpu_link *w);
 double hkt_port_bandwidth(const struct hkt_topology *t, int object);
 
 #endif

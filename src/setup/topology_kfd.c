@@ -44,7 +44,7 @@ static int links_of(struct hkt_topology *t, const int gpu[NODES], int node)
     char text[PROPERTIES];
 
     for (int l = 0; l < LINKS; l++) {
-        struct hkt_wire    w = {.class = HKT_CLASS_XGMI};
+        struct hkt_gpu_link    w = {.class = HKT_CLASS_XGMI};
         unsigned long long to;
 
         if (!hkt_sysfs_lines(text, sizeof(text), "/sys/class/kfd/kfd/topology/nodes/%d/io_links/%d/properties", node, l))
@@ -55,7 +55,7 @@ static int links_of(struct hkt_topology *t, const int gpu[NODES], int node)
         w.bandwidth = (double)property(text, "max_bandwidth") * 1e6;
         if (w.bandwidth > 0x1p60)
             w.bandwidth = 0;
-        HKT_TRY(hkt_wire_add(t, gpu[node], gpu[to], w));
+        HKT_TRY(hkt_gpu_link_add(t, gpu[node], gpu[to], w));
     }
     return HKT_OK;
 }

@@ -87,7 +87,7 @@ static int join_by_switch(struct reading *r, int count)
             snprintf(r->t->object[fabric].name, HKT_NAME_BYTES, "NVSwitch");
             hkt_object_close(r->t);
         }
-        HKT_TRY(hkt_wire_add(r->t, r->gpu[i], fabric, (struct hkt_wire){.class = HKT_CLASS_NVLINK, .bandwidth = r->to_switch[i]}));
+        HKT_TRY(hkt_gpu_link_add(r->t, r->gpu[i], fabric, (struct hkt_gpu_link){.class = HKT_CLASS_NVLINK, .bandwidth = r->to_switch[i]}));
     }
     return HKT_OK;
 }
@@ -112,7 +112,7 @@ int hkt_nvml_links(struct hkt_topology *t, const struct hkt_nvml *nvml)
         follow(&r, (int)i, device[i]);
         for (unsigned k = i + 1; k < count; k++)
             if (r.gpu[k] >= 0 && r.to_gpu[k] > 0)
-                HKT_TRY(hkt_wire_add(t, r.gpu[i], r.gpu[k], (struct hkt_wire){.class = HKT_CLASS_NVLINK, .bandwidth = r.to_gpu[k]}));
+                HKT_TRY(hkt_gpu_link_add(t, r.gpu[i], r.gpu[k], (struct hkt_gpu_link){.class = HKT_CLASS_NVLINK, .bandwidth = r.to_gpu[k]}));
     }
     return join_by_switch(&r, (int)count);
 }

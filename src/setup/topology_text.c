@@ -29,7 +29,7 @@ struct clause {
     int                  count, threads, per_leaf;
     struct hkt_object    like; /* what the words say of each */
     enum joint           joint;
-    struct hkt_wire      wire;
+    struct hkt_gpu_link      wire;
 };
 
 struct parser {
@@ -206,10 +206,10 @@ static int join(struct hkt_topology *t, const struct clause *c, int host)
         if (t->object[a].kind != HKT_OBJECT_GPU)
             continue;
         if (fabric)
-            HKT_TRY(hkt_wire_add(t, a, fabric, c->wire));
+            HKT_TRY(hkt_gpu_link_add(t, a, fabric, c->wire));
         for (int b = a + 1; !fabric && b < t->objects; b++)
             if (t->object[b].kind == HKT_OBJECT_GPU)
-                HKT_TRY(hkt_wire_add(t, a, b, c->wire));
+                HKT_TRY(hkt_gpu_link_add(t, a, b, c->wire));
     }
     return HKT_OK;
 }

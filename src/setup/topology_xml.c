@@ -190,7 +190,7 @@ static int take_link(struct reader *r)
 {
     struct hkt_topology *t    = r->t;
     const char          *rate = find(r, "rate");
-    struct hkt_wire      w    = {.class = class_of(find(r, "class"))};
+    struct hkt_gpu_link      w    = {.class = class_of(find(r, "class"))};
     const int            a = device(t, find(r, "a")), b = device(t, find(r, "b"));
 
     if (t->open < 0 || t->object[t->open].kind != HKT_OBJECT_HOST)
@@ -198,7 +198,7 @@ static int take_link(struct reader *r)
     if (r->attributes != 3 + (rate != NULL) || a < 0 || b < 0 || w.class == HKT_CLASSES || (rate && !hkt_value_rate(rate, &w.bandwidth)))
         return complain(r, "a link has a and b, which are devices of this host before it (\"gpu0\", \"fabric0\"), ",
                         "class (nvlink, xgmi) and may have rate (such as 450GB/s)");
-    return hkt_wire_add(t, a, b, w);
+    return hkt_gpu_link_add(t, a, b, w);
 }
 
 static int take_class(struct reader *r)

@@ -325,10 +325,10 @@ static void draw_arcs(const struct picture *p, double bottom, double depth)
         if (a < 0 || b < 0)
             continue;
         widest  = fmax(widest, fabs(p->x[a] - p->x[b]));
-        slowest = fmin(slowest, hkt_wire_bandwidth(p->t, &p->t->wire[w]));
+        slowest = fmin(slowest, hkt_gpu_link_bandwidth(p->t, &p->t->wire[w]));
     }
     for (int w = 0; w < p->t->wires; w++) {
-        const struct hkt_wire *wire = &p->t->wire[w];
+        const struct hkt_gpu_link *wire = &p->t->wire[w];
         const int              a = place_of(p, wire->a), b = place_of(p, wire->b);
         double                 reach;
 
@@ -338,7 +338,7 @@ static void draw_arcs(const struct picture *p, double bottom, double depth)
         reach = (reach - p->y[a] / 4) * 4 / 3;
         fprintf(p->f, "<path d=\"M%.1f %.1f C%.1f %.1f %.1f %.1f %.1f %.1f\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\" opacity=\"0.75\"/>\n",
                 p->x[a], p->y[a], p->x[a], reach, p->x[b], reach, p->x[b], p->y[b], class_colour[wire->class],
-                fmin(5, 1.6 * hkt_wire_bandwidth(p->t, wire) / slowest));
+                fmin(5, 1.6 * hkt_gpu_link_bandwidth(p->t, wire) / slowest));
     }
 }
 
