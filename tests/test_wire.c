@@ -105,13 +105,13 @@ static void order_rank(struct rank *me)
 }
 
 /* The networks: TCP, TCP with parts of at most 700 bytes and waits in between, TCP with several sockets for large messages. */
-static const char *const networks[] = {"HKT_NETWORK=tcp", "HKT_FAULT=short=700,delay=3", "HKT_SOCKETS=3"};
+static const char *const networks[] = {"HKT_SOCKETS=1", "HKT_FAULT=short=700,delay=3", "HKT_SOCKETS=3"};
 enum { NETWORKS = sizeof(networks) / sizeof(networks[0]) };
 
 /* A world of ranks on hosts of their own, over each of the networks. */
 static void net_world(int n, rank_fn *fn, int network)
 {
-    world_run(&(struct world){.n = n, .kind = PROCESSES, .fn = fn, .bare = true, .deadline = 60, .environment = {networks[network]}});
+    world_run(&(struct world){.n = n, .kind = PROCESSES, .fn = fn, .bare = true, .deadline = 60, .environment = {networks[network], "HKT_NETWORK=tcp"}});
 }
 
 /* Everything arrives, once, whole, in order, with its note: every lane of two communicators over one connection, sizes from 0, both ways. */
