@@ -125,7 +125,7 @@ said err 'HKT_ROOT=(not set)'
 expect 3 env HKT_RANK=2 HKT_SIZE=2 HKT_ROOT=localhost:14001 "$program"
 said err 'HKT_RANK=2, but HKT_SIZE=2'
 expect 3 env HKT_RANK=0 HKT_SIZE=2 HKT_ROOT=localhost "$program"
-said err 'localhost.* is not host:port'
+said err 'localhost.* does not say where rank 0 is'
 expect 3 env HKT_ROOT=localhost:14001 "$program"
 said err 'HKT_RANK=-1'
 expect 3 env RANK=1 WORLD_SIZE=two MASTER_ADDR=localhost MASTER_PORT=1 "$program"

@@ -292,11 +292,11 @@ static int talk(struct pmi *p, int rank, char text[DIGITS + 1])
 
 int hkt_pmi_exchange(struct hkt_launched *place, uint64_t deadline)
 {
-    struct pmi       p     = {.deadline = deadline};
+    struct pmi          p     = {.deadline = deadline};
     struct hkt_launched found = {.local_rank = -1};
-    char             text[DIGITS + 1];
-    hkt_unique_id_t  made  = {{0}};
-    int              rc    = 0;
+    char                text[DIGITS + 1];
+    hkt_unique_id_t     made = {{0}};
+    int                 rc   = 0;
 
     if (dlsym(RTLD_DEFAULT, "MPI_Init"))
         return hkt_fail(HKT_ERR_USAGE, "hkt_comm_init_env() in a program with MPI, under a launcher that speaks PMI: only one of them can talk to "
