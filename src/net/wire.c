@@ -44,7 +44,7 @@ static void run_pair(struct hkt_task *t)
 
 static void run_poison(struct hkt_task *t)
 {
-    struct hkt_wire *w = (struct hkt_wire *)((char *)t - offsetof(struct hkt_wire, task));
+    struct hkt_wire *w = (struct hkt_wire *)(void *)((char *)t - offsetof(struct hkt_wire, task));
 
     for (int r = 0; r < w->config.size; r++)
         if (w->pair[r]) {
