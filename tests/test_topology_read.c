@@ -332,26 +332,28 @@ START_TEST(test_hwloc_file)
 }
 END_TEST
 
-/* This host, by hwloc where it is built in and by sysfs: the same sockets and cores, and what is read can be saved and read again. */
+/* This host, by sysfs and, where it is built in, by hwloc: the same sockets, cores and NICs; what is read can be saved and read again. */
 START_TEST(test_this_host)
 {
-    struct hkt_topology t, sysfs, again;
-    size_t              size;
-    char               *xml;
+    static const enum hkt_object_kind kinds[] = {HKT_OBJECT_SOCKET, HKT_OBJECT_CORE, HKT_OBJECT_NIC};
+    struct hkt_topology               t, hwloc, again;
+    size_t                            size;
+    char                             *xml;
 
     expect_ok(hkt_topology_read(&t));
-    expect_ok(hkt_read_sysfs(&sysfs));
-    hkt_object_close(&sysfs);
-    expect_ok(hkt_topology_finish(&sysfs));
-    ck_assert_int_eq(hkt_object_count(&t, 0, HKT_OBJECT_CORE), hkt_object_count(&sysfs, 0, HKT_OBJECT_CORE));
-    ck_assert_int_eq(hkt_object_count(&t, 0, HKT_OBJECT_SOCKET), hkt_object_count(&sysfs, 0, HKT_OBJECT_SOCKET));
-    ck_assert_int_eq(hkt_object_count(&t, 0, HKT_OBJECT_NIC), hkt_object_count(&sysfs, 0, HKT_OBJECT_NIC));
+    if (!slow_build() && hkt_read_hwloc(&hwloc) == HKT_OK) { /* plugins of hwloc leak, which a sanitizer would say */
+        hkt_object_close(&hwloc);
+        expect_ok(hkt_topology_finish(&hwloc));
+        for (int k = 0; k < 3; k++)
+            expect(hkt_object_count(&t, 0, kinds[k]) == hkt_object_count(&hwloc, 0, kinds[k]), "%d of kind %s, hwloc has %d",
+                   hkt_object_count(&t, 0, kinds[k]), hkt_object_name[kinds[k]], hkt_object_count(&hwloc, 0, kinds[k]));
+        hkt_topology_free(&hwloc);
+    }
     xml = xml_of(&t, &size);
     expect_ok(hkt_topology_parse(&again, xml, size, "saved"));
     ck_assert_int_eq(again.objects, t.objects);
     free(xml);
     hkt_topology_free(&again);
-    hkt_topology_free(&sysfs);
     hkt_topology_free(&t);
 }
 END_TEST

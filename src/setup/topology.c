@@ -169,7 +169,8 @@ int hkt_topology_finish(struct hkt_topology *t)
     hkt_object_close(t);
     if (hkt_object_find(t, 0, HKT_OBJECT_HOST, 0) < 0)
         return hkt_fail(HKT_ERR_ARGUMENT, "a machine without a host");
-    qsort(t->wire, (size_t)t->wires, sizeof(*t->wire), by_ends);
+    if (t->wires)
+        qsort(t->wire, (size_t)t->wires, sizeof(*t->wire), by_ends);
     for (int w = 1; w < t->wires; w++)
         if (by_ends(&t->wire[w - 1], &t->wire[w]) == 0)
             return hkt_fail(HKT_ERR_ARGUMENT, "%s %d and %s %d are linked twice: give one link the bandwidth of all its lanes",

@@ -100,7 +100,7 @@ extern const struct hkt_class_cost hkt_class_default[HKT_CLASSES];
 
 /* ---- a machine from somewhere: 0 or HKT_ERR_* with a sentence; then `t` holds nothing. hkt_topology_free() it. ----------------- */
 
-int hkt_topology_read(struct hkt_topology *t);                   /* this host: what this process may use of its cores, and its devices */
+int hkt_topology_read(struct hkt_topology *t);                   /* this host: processors, memory, devices that work */
 int hkt_topology_file(struct hkt_topology *t, const char *path); /* XML: ours, or hwloc's where this build has hwloc */
 int hkt_topology_text(struct hkt_topology *t, const char *text); /* "2 hosts; 8 gpus nvswitch; 8 nics 400Gb/s": docs/topology.md */
 int hkt_topology_load(struct hkt_topology *t, const char *what); /* a text when it begins as one, else a file */

@@ -1,4 +1,4 @@
-/* topology_sysfs.c -- processors, caches and memory nodes of this host from Linux's /sys, where hwloc is not built in. See topology_read.h.
+/* topology_sysfs.c -- processors, caches and memory nodes of this host from Linux's /sys. See topology_read.h.
  *
  * Every processor gets the numbers of its socket, memory node, caches and core; sorted by these they stand as in the tree, and a level opens
  * where its number changes.
