@@ -268,6 +268,62 @@ START_TEST(test_costs)
 }
 END_TEST
 
+/* A fabric for the simulator: what the machine knows is in it, what it does not is left, and ranks in no order are refused. */
+START_TEST(test_fabric)
+{
+    struct hkt_topology t;
+    struct hkt_graph    g;
+    struct hkt_fabric   f = hkt_fabric_preset[0].fabric;
+    int                 at[4];
+
+    machine_of(&t, "8 hosts 4 per leaf; 2 sockets; 4 gpus nvswitch 450GB/s; 2 nics 400Gb/s");
+    graph_of(&g, &t, 64);
+    f.gamma = 0.125e-9;
+    expect_ok(hkt_graph_fabric(&g, &f));
+    expect_ok(hkt_fabric_check(&f));
+    ck_assert(f.hosts == 8 && f.per_host == 8 && f.per_cache == 8 && f.rails == 4 && f.per_leaf == 4 && f.gamma == 0.125e-9);
+    ck_assert(fabs(f.wire[HKT_SPAN_CACHE].beta * 370e9 - 1) < 1e-6 && f.wire[HKT_SPAN_CACHE].alpha == hkt_class_default[HKT_CLASS_NVLINK].latency);
+    ck_assert(f.wire[HKT_SPAN_NETWORK].alpha == hkt_class_default[HKT_CLASS_RAIL].latency && f.spine > 0);
+    hkt_graph_free(&g);
+    for (int r = 0; r < 4; r++)
+        at[r] = hkt_object_find(&t, hkt_object_find(&t, 0, HKT_OBJECT_HOST, r % 2), HKT_OBJECT_GPU, r);
+    expect_ok(hkt_graph_make(&g, &t, at, 4));
+    expect_code(hkt_graph_fabric(&g, &f), HKT_ERR_UNSUPPORTED);
+    ck_assert(f.hosts == 8);
+    hkt_graph_free(&g);
+    hkt_topology_free(&t);
+    machine_of(&t, "2 hosts; 2 sockets; 1 caches 32MiB; 4 cores; 1 nics 100Gb/s");
+    graph_of(&g, &t, 16);
+    expect_ok(hkt_graph_fabric(&g, &f));
+    ck_assert(f.per_host == 8 && f.per_cache == 4 && f.per_leaf == 0);
+    ck_assert(f.wire[HKT_SPAN_CACHE].alpha == hkt_class_default[HKT_CLASS_CACHE].latency);
+    ck_assert(f.wire[HKT_SPAN_HOST].alpha == hkt_class_default[HKT_CLASS_HOST].latency);
+    hkt_graph_free(&g);
+    hkt_topology_free(&t);
+}
+END_TEST
+
+/* A rank that is bound sits on its core, one that may run on several cores on what holds them. */
+START_TEST(test_seats)
+{
+    struct hkt_topology t;
+
+    machine_of(&t, "1 hosts; 2 sockets; 2 numa; 4 cores 2 threads");
+    for (int cpu = 0; cpu < 32; cpu++) {
+        struct hkt_cpus cpus = {.bits = {1UL << cpu}};
+        const int       seat = hkt_graph_seat(&t, 1, &cpus);
+
+        expect(t.object[seat].kind == HKT_OBJECT_CORE && t.object[seat].number == cpu % 16, "processor %d is on object %d", cpu, seat);
+    }
+    ck_assert_int_eq(hkt_graph_seat(&t, 1, &(struct hkt_cpus){.bits = {0x00020002}}), hkt_object_find(&t, 1, HKT_OBJECT_CORE, 1));
+    ck_assert_int_eq(hkt_graph_seat(&t, 1, &(struct hkt_cpus){.bits = {0xa0}}), hkt_object_find(&t, 1, HKT_OBJECT_NUMA, 1));
+    ck_assert_int_eq(hkt_graph_seat(&t, 1, &(struct hkt_cpus){.bits = {0xff00}}), hkt_object_find(&t, 1, HKT_OBJECT_SOCKET, 1));
+    ck_assert_int_eq(hkt_graph_seat(&t, 1, &(struct hkt_cpus){.bits = {0xffff}}), 1);
+    ck_assert_int_eq(hkt_graph_seat(&t, 1, &(struct hkt_cpus){.bits = {0, 1}}), 1);
+    hkt_topology_free(&t);
+}
+END_TEST
+
 START_TEST(test_starts)
 {
     struct hkt_topology t;
@@ -325,6 +381,8 @@ static void add(Suite *s)
     ADD(s, test_rails_near, 1, 30);
     ADD(s, test_classes, 1, 30);
     ADD(s, test_costs, 1, 30);
+    ADD(s, test_fabric, 1, 30);
+    ADD(s, test_seats, 1, 30);
     ADD(s, test_starts, 1, 30);
     ADD(s, test_large, 1, 120);
 }

@@ -131,11 +131,11 @@ int hkt_graph_level(const struct hkt_graph *g, int a, int b)
 {
     static const uint8_t level[HKT_CLASSES] = {[HKT_CLASS_CACHE] = 1, [HKT_CLASS_PCIE] = 2, [HKT_CLASS_NUMA] = 3, [HKT_CLASS_SOCKET] = 4,
                                                [HKT_CLASS_HOST] = 5,  [HKT_CLASS_RAIL] = 6, [HKT_CLASS_LEAF] = 6, [HKT_CLASS_NETWORK] = 6};
-    const enum hkt_class class = hkt_graph_class(g, a, b);
+    struct hkt_gpu_link way;
 
-    if (class == HKT_CLASS_NVLINK || class == HKT_CLASS_XGMI)
-        return hkt_graph_cost(g, a, b).bandwidth < g->wire_bandwidth;
-    return level[class];
+    if (g->at[a] != g->at[b] && g->host[a] == g->host[b] && by_wire(g->machine, g->at[a], g->at[b], &way))
+        return way.bandwidth < g->wire_bandwidth;
+    return level[hkt_graph_class(g, a, b)];
 }
 
 struct hkt_class_cost hkt_graph_cost(const struct hkt_graph *g, int a, int b)
@@ -197,6 +197,25 @@ int hkt_graph_place(const struct hkt_topology *t, int size, int *at)
         done = until;
     }
     return HKT_OK;
+}
+
+int hkt_graph_seat(const struct hkt_topology *t, int host, const struct hkt_cpus *cpus)
+{
+    const int bits = 8 * (int)sizeof(cpus->bits[0]);
+    int       seat = -1;
+
+    for (int o = host; o < t->object[host].end; o++) {
+        bool mine = false;
+
+        for (int i = 0; i < t->object[o].cpus; i++) {
+            const int cpu = t->object[o].cpu[i];
+
+            mine = mine || (cpu < HKT_CPU_WORDS * bits && (cpus->bits[cpu / bits] >> (cpu % bits) & 1));
+        }
+        if (mine)
+            seat = seat < 0 ? o : hkt_object_common(t, seat, o);
+    }
+    return seat < 0 ? host : seat;
 }
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */

@@ -8,6 +8,8 @@
 #define HKT_GRAPH_H
 
 #include "language/algorithm.h"
+#include "language/fabric.h"
+#include "setup/machine.h"
 #include "setup/topology.h"
 
 #include <stdio.h>
@@ -53,6 +55,10 @@ struct hkt_graph {
  * some, else on cores, evenly over memory nodes. `at` gets an object for each. */
 int hkt_graph_place(const struct hkt_topology *t, int size, int *at);
 
+/* Where a rank is whose thread may run on these processors of the host: on the innermost object that has all of them, so for one that is
+ * bound its core; the host when the machine does not know them. */
+int hkt_graph_seat(const struct hkt_topology *t, int host, const struct hkt_cpus *cpus);
+
 /* Fills the graph. `at`: an object for each rank (GPU, core, or what is known: any object of a host, or the host). 0; HKT_ERR_ARGUMENT: no
  * such object; HKT_ERR_MEMORY. On an error the graph holds nothing. */
 int  hkt_graph_make(struct hkt_graph *g, const struct hkt_topology *t, const int *at, int size);
@@ -69,6 +75,11 @@ int hkt_graph_starts(const struct hkt_graph *g, enum hkt_group group, int *start
 /* For cost() of an algorithm: link[0] is the slowest link between neighbours of a ring inside a host, link[1], the outer of link[0], the
  * one between hosts (each rail its own). `gamma`: seconds per byte of reduction, as measured; 0: what is usual. */
 void hkt_graph_links(const struct hkt_graph *g, double gamma, struct hkt_link link[2]);
+
+/* Puts into a fabric what the machine knows (hosts, ranks of a host and a cache or island, rails, hosts of a leaf switch; latency, gap and
+ * bandwidth of each span that there is) and leaves the rest as it is. HKT_ERR_UNSUPPORTED when the ranks are not numbered host by host, equally
+ * many on each. */
+int hkt_graph_fabric(const struct hkt_graph *g, struct hkt_fabric *f);
 
 /* All of it as text: what the tests compare and hkt-info shows. */
 void hkt_graph_print(FILE *f, const struct hkt_graph *g);

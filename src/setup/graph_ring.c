@@ -9,8 +9,8 @@
  * A switch of such links is no reason for a second ring: its ports are used up by the first.
  *
  * Over several hosts there is a ring for every rail. Ring r begins in a host with a rank of rail r: it cuts the cycle there, or, without GPU
- * links, goes through that rank's memory node and socket first. Every other host is gone through backwards: data leaves a host by the rail that it enters the next one by. (With an odd number of hosts one hop changes rails.) Hosts follow
- * one another by leaf switch.
+ * links, goes through that rank's memory node and socket first. Every other host is gone through backwards: data leaves a host by the rail that
+ * it enters the next one by. (With an odd number of hosts one hop changes rails.) Hosts follow one another by leaf switch.
  */
 #include "graph.h"
 
@@ -177,17 +177,16 @@ static void find_cycles(struct host *h, int ranks_before)
 
 /* ---- rings over all hosts ---------------------------------------------------------------------------------------- */
 
-/* The place in the cycle to cut in front of: the farthest link that goes to a rank of this rail, or to any when none has it. */
+/* The place in the cycle of a linked host to cut in front of: the farthest link that goes to a rank of this rail, or to any when none has it. */
 static int cut(const struct host *h, const int *cycle, int rail)
 {
     int best = -1, best_level = -1;
 
     for (int any = 0; any < 2 && best < 0; any++)
         for (int i = 0; i < h->n; i++) {
-            const int rank = h->member[cycle[i]], before = h->member[cycle[(i + h->n - 1) % h->n]];
-            const int level = h->n > 1 ? hkt_graph_level(h->g, before, rank) : 0;
+            const int level = h->level[cycle[(i + h->n - 1) % h->n] * h->n + cycle[i]];
 
-            if ((any || h->g->rail[rank] == rail) && level > best_level) {
+            if ((any || h->g->rail[h->member[cycle[i]]] == rail) && level > best_level) {
                 best       = i;
                 best_level = level;
             }

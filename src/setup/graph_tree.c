@@ -111,7 +111,8 @@ void hkt_graph_lead(const struct hkt_graph *g, int rail, int *rank, int n)
     lead(g, rail, SOCKETS, rank, n);
 }
 
-/* `leader`: room for the leaders of this level and, behind them, of the inner ones. Gives all of rank[] but the first, which is the root, a parent. rank[] is reordered. At most as many calls deep as there are levels. */
+/* Gives all of rank[] but the first, which is the root, a parent; rank[] is reordered. `leader`: room for the leaders of this level and, behind
+ * them, of the inner ones. At most as many calls deep as there are levels. */
 static void build(const struct tree *t, enum level level, int *rank, int n, int *leader)
 {
     const struct hkt_graph *g = t->g;
