@@ -406,10 +406,16 @@ START_TEST(test_numbers)
     const struct hkt_algorithm *a       = hkt_algorithms[_i];
 
     for (int coll = 0; coll < HKT_COLL_SCHEDULED; coll++)
-        for (int n = 1; n <= MAX_RANKS; n++) {
+        for (int k = 2; k <= 2 * MAX_RANKS + 1; k++) { /* every number of ranks, in a row and out of their order */
+            const int           n                = k / 2;
             struct hkt_schedule s[MAX_RANKS] = {{0}};
             struct hkt_shape    sh           = {.coll = (enum hkt_coll)coll, .size = n};
             struct concrete     c            = {.schedule = s, .shape = &sh};
+            int                 label[MAX_RANKS];
+
+            for (int r = 0; r < n; r++)
+                label[r] = n % 2 ? (2 * r + 1) % n : n - 1 - r;
+            sh.label = k % 2 ? label : NULL;
 
             if (n == MAX_RANKS) {
                 sh.ngroups     = 5;
@@ -419,14 +425,14 @@ START_TEST(test_numbers)
             if (hkt_algorithm_refuses(a, &sh))
                 continue;
             for (sh.rank = 0; sh.rank < n; sh.rank++)
-                ck_assert_int_eq(a->build(&s[sh.rank], &sh), 0);
+                ck_assert_int_eq(hkt_schedule_build(&s[sh.rank], a, &sh), 0);
             sh.rank   = 0;
             c.ordered = hkt_algorithm_canonical(a, &sh);
             for (c.depth = 2; c.depth <= 3; c.depth++)
                 for (int in_place = 0; in_place < 2; in_place++) {
                     c.in_place = in_place;
-                    ck_assert_msg(concrete_run(&c), "%s %s n %d depth %d in place %d", a->name, hkt_coll_name[coll], n,
-                                  c.depth, in_place);
+                    ck_assert_msg(concrete_run(&c), "%s %s n %d%s depth %d in place %d", a->name, hkt_coll_name[coll], n,
+                                  sh.label ? " labelled" : "", c.depth, in_place);
                 }
             for (int r = 0; r < n; r++)
                 hkt_schedule_free(&s[r]);

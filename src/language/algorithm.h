@@ -34,6 +34,8 @@ struct hkt_shape {
     int           radix;            /* of the radix-k algorithms, >= 2; 0: the algorithm's own default */
     const char   *inner, *outer;    /* hierarchical: names of the algorithms it composes; NULL: its defaults */
     int           pieces;           /* of the pipelined algorithms: chunks that follow each other on a path; 0: the default */
+    const int    *label;            /* size entries, each rank once: who takes the place of rank r in the schedule; NULL: r itself. Groups are those
+                                     * of the places. No algorithm sees it: hkt_schedule_build() and its neighbours stand between */
 };
 
 /* What a link costs, for cost(). */
@@ -50,6 +52,8 @@ struct hkt_algorithm {
     uint32_t    colls;     /* bit per hkt_coll */
     uint32_t    canonical; /* bit per hkt_coll: the sum is the canonical tree for every shape that refuse() lets through */
     bool (*canonical_for)(const struct hkt_shape *); /* optional: also for the shapes it is true for */
+
+    /* What follows sees shapes without labels, and is called by hkt_algorithm_refuses() and those beside it only. */
 
     /* NULL: can run this shape; else why not, a static sentence. Optional: NULL runs all of `colls`. */
     const char *(*refuse)(const struct hkt_shape *);
@@ -68,8 +72,14 @@ const struct hkt_algorithm *hkt_algorithm_find(const char *name);               
 const char *hkt_algorithm_refuses(const struct hkt_algorithm *a, const struct hkt_shape *shape); /* NULL: it runs */
 
 /* True when the sum is the canonical tree for this shape: what a communicator of canonical order may run. True for the
- * collectives that reduce nothing. */
+ * collectives that reduce nothing, false for others with labels. */
 bool hkt_algorithm_canonical(const struct hkt_algorithm *a, const struct hkt_shape *shape);
+
+double   hkt_algorithm_cost(const struct hkt_algorithm *a, const struct hkt_shape *shape, double bytes, const struct hkt_link *link);
+uint64_t hkt_algorithm_sent(const struct hkt_algorithm *a, const struct hkt_shape *shape);
+
+/* Writes the steps of rank shape->rank, by their labels: the algorithm's, for the place of that rank, with peers and blocks renamed. */
+int hkt_schedule_build(struct hkt_schedule *s, const struct hkt_algorithm *a, const struct hkt_shape *shape);
 
 /* Writes the schedule of a communicator of one rank: every collective is then a copy, which a reduction finishes. Returns as build. */
 int hkt_schedule_alone(struct hkt_schedule *s, const struct hkt_shape *shape);

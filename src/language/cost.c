@@ -130,7 +130,7 @@ int hkt_predict(struct hkt_predictor *p, const struct hkt_question *q, struct hk
         return 0;
     }
     o->canonical = hkt_algorithm_canonical(o->algorithm, &shape);
-    o->formula   = o->algorithm->cost(&shape, q->bytes, shape.ngroups && !o->outer ? &p->far : &p->near);
+    o->formula   = hkt_algorithm_cost(o->algorithm, &shape, q->bytes, shape.ngroups && !o->outer ? &p->far : &p->near);
     if (q->canonical && !o->canonical) {
         snprintf(o->why, sizeof(o->why), "it sums in another order than the canonical one");
         return 0;

@@ -212,7 +212,7 @@ int hkt_program_make(struct hkt_program *p, const struct hkt_algorithm *a, const
     int                 rc;
 
     memset(p, 0, sizeof(*p));
-    rc = a->build(&s, shape);
+    rc = hkt_schedule_build(&s, a, shape);
     if (rc == 0)
         rc = make(p, &s, shape, deps);
     hkt_schedule_free(&s);

@@ -77,7 +77,7 @@ static int compares(struct making *m, uint32_t width, bool *same)
     uint32_t step = 1;
 
     m->shape.rank = 0;
-    if (width > 4 && m->a->sent(&m->shape) * width > MOST_COMPARED)
+    if (width > 4 && hkt_algorithm_sent(m->a, &m->shape) * width > MOST_COMPARED)
         step = width / 4;
     *same = true;
     for (uint32_t r = 0; r < width && *same; r += step)
@@ -121,7 +121,7 @@ static int check_length(struct making *m)
         uint64_t sent;
 
         m->shape.rank = (int)sample[i];
-        sent          = m->a->sent(&m->shape);
+        sent          = hkt_algorithm_sent(m->a, &m->shape);
         most          = sent > most ? sent : most;
     }
     return most * m->roles->ranks > 4 * (uint64_t)MOST_MESSAGES ? refuse(m, "messages") : 0;

@@ -2,7 +2,7 @@
  *
  * A schedule is what one rank does for one pass over the data: a straight line of steps. A step reduces a list of sources
  * into one value and stores the value in every place of a list of destinations. It names chunks and ranks, never bytes,
- * pointers, transports or topology: those are the plan's. Ranks are virtual; the plan relabels them.
+ * pointers, transports or topology: those are the plan's. Ranks are places; hkt_schedule_build() puts the ranks into them.
  *
  *   source       IN c    chunk c of my input               destination  OUT c   chunk c of my output
  *                OUT c   what I stored there before                     TMP c   chunk c of my scratch

@@ -470,7 +470,7 @@ static bool build_all(const struct hkt_algorithm *a, struct hkt_shape sh, struct
                       struct hkt_verify_result *result)
 {
     for (sh.rank = 0; sh.rank < sh.size; sh.rank++)
-        if (a->build(&schedule[sh.rank], &sh) < 0) {
+        if (hkt_schedule_build(&schedule[sh.rank], a, &sh) < 0) {
             snprintf(result->why, sizeof(result->why), "rank %d: build failed: %.200s", sh.rank, hkt_last_error());
             return false;
         }
@@ -482,7 +482,7 @@ static bool sent_as_promised(const struct hkt_algorithm *a, struct hkt_shape sh,
 {
     for (sh.rank = 0; sh.rank < sh.size; sh.rank++) {
         const struct hkt_schedule *s     = &schedule[sh.rank];
-        const uint64_t             said  = a->sent(&sh);
+        const uint64_t             said  = hkt_algorithm_sent(a, &sh);
         uint64_t                   sends = 0;
 
         for (uint32_t i = 0; i < s->nsteps; i++)

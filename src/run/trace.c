@@ -185,7 +185,7 @@ static int build_schedules(struct hkt_binder *b, uint32_t *messages)
         struct hkt_shape  shape = *b->shape;
 
         shape.rank = r;
-        HKT_TRY(b->algorithm->build(&t->schedule, &shape));
+        HKT_TRY(hkt_schedule_build(&t->schedule, b->algorithm, &shape));
         b->chunks  = t->schedule.chunks;
         t->step    = hkt_alloc(t->schedule.nsteps * sizeof(*t->step));
         t->message = hkt_alloc(t->schedule.noperands * sizeof(*t->message));

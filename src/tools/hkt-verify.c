@@ -8,7 +8,7 @@
 #include <string.h>
 
 static struct {
-    const char *algorithm, *collective, *groups, *inner, *outer;
+    const char *algorithm, *collective, *groups, *labels, *inner, *outer;
     long        max, root, radix, pieces;
     bool        quick, print;
 } set = {.max = 64};
@@ -25,6 +25,7 @@ static const struct flag rows[] = {
     {0, "radix", FLAG_INTEGER, &set.radix, 0, 65535, "K", "Radix of radix and bruck; 0: their own."},
     {0, "pieces", FLAG_INTEGER, &set.pieces, 0, 4096, "N", "Pieces of the pipelined algorithms; 0: their own."},
     {0, "groups", FLAG_TEXT, &set.groups, 0, 0, "N,N,..", "Sizes of the groups of ranks, for hierarchical."},
+    {0, "labels", FLAG_TEXT, &set.labels, 0, 0, "R,R,..", "Which rank takes each place, where ranks are not in a row."},
     {0, "inner", FLAG_TEXT, &set.inner, 0, 0, "NAME", "What hierarchical runs inside groups."},
     {0, "outer", FLAG_TEXT, &set.outer, 0, 0, "NAME", "What hierarchical runs across groups."},
 };
@@ -83,9 +84,32 @@ static int parse_groups(const char *text, int size, int *start)
     return groups;
 }
 
+/* Ranks "0,2,1,3", each once. */
+static void parse_labels(const char *text, int size, int *label)
+{
+    static bool taken[VERIFY_MAX_RANKS];
+    int         n = 0;
+
+    for (; *text; n++) {
+        char word[16];
+        int  length = (int)strcspn(text, ",");
+
+        if (n == size)
+            break;
+        snprintf(word, sizeof(word), "%.*s", length, text);
+        label[n] = (int)number(word, 0, size - 1);
+        if (taken[label[n]])
+            flags_fail(&flags, "--labels name rank %d twice", label[n]);
+        taken[label[n]] = true;
+        text += length + (text[length] == ',');
+    }
+    if (n != size || *text)
+        flags_fail(&flags, "--labels name other than %d ranks", size);
+}
+
 static int print(char **word, int words)
 {
-    static int       start[VERIFY_MAX_RANKS + 1];
+    static int       start[VERIFY_MAX_RANKS + 1], label[VERIFY_MAX_RANKS];
     struct hkt_shape sh = {.radix = (int)set.radix, .pieces = (int)set.pieces, .inner = set.inner, .outer = set.outer};
     const char      *why;
 
@@ -99,6 +123,10 @@ static int print(char **word, int words)
     if (set.groups) {
         sh.group_start = start;
         sh.ngroups     = parse_groups(set.groups, sh.size, start);
+    }
+    if (set.labels) {
+        parse_labels(set.labels, sh.size, label);
+        sh.label = label;
     }
     why = hkt_algorithm_refuses(algorithm(word[0]), &sh);
     if (why)

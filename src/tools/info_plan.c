@@ -34,7 +34,7 @@ static int find_offers(const struct hkt_shape *shape, double bytes, struct offer
 
         if (!hkt_algorithm_refuses(a, shape))
             offer[n++] =
-                (struct offer){a, a->cost(shape, bytes, &hkt_tune_local_link), hkt_algorithm_canonical(a, shape)};
+                (struct offer){a, hkt_algorithm_cost(a, shape, bytes, &hkt_tune_local_link), hkt_algorithm_canonical(a, shape)};
     }
     qsort(offer, (size_t)n, sizeof(*offer), by_cost);
     return n;

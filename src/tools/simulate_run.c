@@ -144,7 +144,7 @@ static int prepare(struct stage *g, const struct hkt_offer *o, struct hkt_shape 
 
     for (int r = 0; r < g->ranks; r++) {
         shape.rank = r;
-        HKT_TRY(o->algorithm->build(&g->schedule[r], &shape));
+        HKT_TRY(hkt_schedule_build(&g->schedule[r], o->algorithm, &shape));
         chunks = g->schedule[r].chunks * (vector ? 1u : (unsigned)g->ranks);
         tmp    = g->schedule[r].tmp_chunks > tmp ? g->schedule[r].tmp_chunks : tmp;
         for (uint32_t i = 0; i < g->schedule[r].nsteps; i++)

@@ -120,7 +120,7 @@ bool verify_print(const struct hkt_algorithm *a, const struct hkt_shape *shape)
     const char              *why = "out of memory";
 
     for (sh.rank = 0; s && sh.rank < sh.size; sh.rank++)
-        if (a->build(&s[sh.rank], &sh) < 0)
+        if (hkt_schedule_build(&s[sh.rank], a, &sh) < 0)
             break;
     if (s && sh.rank == sh.size) {
         print_all(s, sh.size);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { ENOUGH = 5 /* wrong shapes: the sweep ends */, FULL = 64, ALL_GROUPINGS = 6, ALL_PAIRS = 8, MEDIUM = 256 };
+enum { ENOUGH = 5 /* wrong shapes: the sweep ends */, FULL = 64, ALL_GROUPINGS = 6, ALL_PAIRS = 8, LABELLED = 7, MEDIUM = 256 };
 
 struct sweep {
     const struct hkt_algorithm *a;
@@ -31,7 +31,7 @@ static uint32_t chunks(const struct hkt_algorithm *a, enum hkt_coll coll, int pi
 {
     const struct hkt_shape sh = {.coll = coll, .size = 4, .pieces = pieces};
     struct hkt_schedule    s  = {0};
-    const uint32_t         n  = a->build(&s, &sh) < 0 ? 0 : s.chunks;
+    const uint32_t         n  = hkt_schedule_build(&s, a, &sh) < 0 ? 0 : s.chunks;
 
     hkt_schedule_free(&s);
     return n;
@@ -60,25 +60,48 @@ static void complain(const struct sweep *w, const struct hkt_shape *sh, int dept
         for (int q = 0; q < sh->ngroups; q++)
             printf("%c%d", q ? ',' : ' ', sh->group_start[q + 1] - sh->group_start[q]);
     }
+    for (int r = 0; sh->label && r < sh->size; r++)
+        printf("%s%d", r ? "," : " labels ", sh->label[r]);
     printf(": %s\n", why);
+}
+
+static void prove_depth(struct sweep *w, const struct hkt_shape *sh, int depth)
+{
+    struct hkt_verify_result result;
+    const char              *why = hkt_verify(w->a, sh, depth, &result);
+
+    w->shapes++;
+    w->steps += result.steps;
+    w->canonical += result.canonical || sh->label; /* with labels none is promised */
+    if (why) {
+        complain(w, sh, depth, why);
+        w->wrong++;
+    }
+}
+
+/* The same with ranks out of their order, as on hosts that take turns: every third place, then those left out; and backwards. */
+static void prove_labelled(struct sweep *w, struct hkt_shape sh)
+{
+    int label[LABELLED], n = 0;
+
+    for (int first = 0; first < 3; first++)
+        for (int r = first; r < sh.size; r += 3)
+            label[n++] = r;
+    sh.label = label;
+    prove_depth(w, &sh, HKT_FIFO_DEPTH);
+    for (int r = 0; r < sh.size; r++)
+        label[r] = sh.size - 1 - r;
+    prove_depth(w, &sh, HKT_FIFO_DEPTH);
 }
 
 static void prove(struct sweep *w, const struct hkt_shape *sh)
 {
     if (w->wrong >= ENOUGH || hkt_algorithm_refuses(w->a, sh))
         return;
-    for (int depth = HKT_FIFO_DEPTH; depth <= HKT_FIFO_DEPTH + 1; depth++) {
-        struct hkt_verify_result result;
-        const char              *why = hkt_verify(w->a, sh, depth, &result);
-
-        w->shapes++;
-        w->steps += result.steps;
-        w->canonical += result.canonical;
-        if (why) {
-            complain(w, sh, depth, why);
-            w->wrong++;
-        }
-    }
+    for (int depth = HKT_FIFO_DEPTH; depth <= HKT_FIFO_DEPTH + 1; depth++)
+        prove_depth(w, sh, depth);
+    if (sh->size <= LABELLED)
+        prove_labelled(w, *sh);
 }
 
 static void prove_roots(struct sweep *w, struct hkt_shape sh, bool all)
