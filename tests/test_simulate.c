@@ -229,6 +229,78 @@ START_TEST(test_merged)
 }
 END_TEST
 
+/* The best of its kind on a fabric, in which ranks have seats or not. */
+static struct hkt_offer best_of(const struct hkt_fabric *f, struct hkt_question q)
+{
+    struct hkt_predictor *p;
+    struct hkt_offer      offer[HKT_OFFERS_MOST];
+    int                   count;
+
+    ck_assert_int_eq(hkt_predictor_open(&p, f), 0);
+    ck_assert_int_eq(hkt_predict_all(p, &q, offer, &count), 0);
+    hkt_predictor_close(p);
+    return offer[0];
+}
+
+/* 12 ranks on 3 hosts: in a row, and in turn with seats. Where labels may be, the schedules and times are the same; in canonical order they may not
+ * be, and nothing is composed. */
+START_TEST(test_seats)
+{
+    static struct hkt_seat   seat[12];
+    struct hkt_fabric        row = hkt_fabric_find("tcp-25g")->fabric, turn;
+    const struct hkt_sim_load load = {.bytes = 3e6};
+
+    ck_assert_int_eq(hkt_fabric_resize(&row, 12, 4), 0);
+    turn       = row;
+    turn.seat  = seat;
+    turn.ranks = 12;
+    for (int r = 0; r < 12; r++)
+        seat[r] = (struct hkt_seat){.host = r / 4, .local = r % 4};
+    ck_assert_double_eq(simulate("ring", (struct hkt_shape){.coll = HKT_COLL_ALL_GATHER}, &row, load, true).seconds,
+                        simulate("ring", (struct hkt_shape){.coll = HKT_COLL_ALL_GATHER}, &turn, load, true).seconds);
+    for (int r = 0; r < 12; r++)
+        seat[r] = (struct hkt_seat){.host = r % 3, .local = r / 3};
+    for (int coll = 0; coll < HKT_COLL_BROADCAST; coll++) {
+        const struct hkt_question q = {.coll = (enum hkt_coll)coll, .bytes = 3e6};
+        const struct hkt_offer    a = best_of(&row, q), b = best_of(&turn, q);
+
+        char                      one[64], other[64];
+
+        ck_assert_str_eq(hkt_offer_name(&a, one), hkt_offer_name(&b, other));
+        ck_assert(coll != HKT_COLL_ALL_REDUCE || !strncmp(one, "hierarchical", 12));
+        ck_assert_double_eq_tol(a.result.seconds / b.result.seconds, 1, 0.05); /* roots differ by what is near them */
+        ck_assert_str_ne(best_of(&turn, (struct hkt_question){.coll = HKT_COLL_ALL_REDUCE, .bytes = 3e6, .canonical = true}).algorithm->name,
+                         "hierarchical");
+    }
+}
+END_TEST
+
+/* Messages that are cut to a size take as many slices as that needs, the same as asking for these. */
+START_TEST(test_slice_bytes)
+{
+    const struct hkt_fabric f = ideal(4);
+    const struct hkt_shape  s = {.coll = HKT_COLL_ALL_REDUCE};
+
+    ck_assert_double_eq(simulate("ring", s, &f, (struct hkt_sim_load){.bytes = 4e6, .slices = 10}, false).seconds,
+                        simulate("ring", s, &f, (struct hkt_sim_load){.bytes = 4e6, .slice_bytes = 1e5}, false).seconds);
+    ck_assert_double_eq(simulate("ring", s, &f, (struct hkt_sim_load){.bytes = 4e5, .slices = 1}, false).seconds,
+                        simulate("ring", s, &f, (struct hkt_sim_load){.bytes = 4e5, .slice_bytes = 1e5}, false).seconds);
+}
+END_TEST
+
+/* Without a replay only what the formulas are right for is offered, and its time is the formula's. */
+START_TEST(test_by_formula)
+{
+    const struct hkt_fabric f    = hkt_fabric_find("tcp-25g")->fabric;
+    const struct hkt_offer  best = best_of(&f, (struct hkt_question){.coll = HKT_COLL_ALL_REDUCE, .bytes = 1e6, .formula = true});
+    char                    text[200];
+
+    ck_assert_double_eq(best.result.seconds, best.formula);
+    ck_assert(!best.why[0] && strcmp(best.algorithm->name, "circulant") && strcmp(best.algorithm->name, "tree"));
+    ck_assert_ptr_nonnull(strstr(hkt_offer_reason(&best, text), "by formula"));
+}
+END_TEST
+
 /* The start of a run over 100,000 ranks must not need a machine of that size. */
 START_TEST(test_hundred_thousand)
 {
@@ -392,6 +464,9 @@ int main(void)
     tcase_add_test(c, test_room);
     tcase_add_test(c, test_slices);
     tcase_add_loop_test(c, test_merged, 0, (int)(sizeof(merged) / sizeof(merged[0])));
+    tcase_add_test(c, test_seats);
+    tcase_add_test(c, test_slice_bytes);
+    tcase_add_test(c, test_by_formula);
     tcase_add_test(c, test_hundred_thousand);
     tcase_add_test(c, test_too_much);
     tcase_add_test(c, test_choice);

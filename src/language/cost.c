@@ -25,7 +25,9 @@ struct known {
 struct hkt_predictor {
     struct hkt_fabric fabric;
     struct hkt_link   near, far; /* for the formulas */
-    int              *group_start;
+    int               groups, largest; /* hosts, or caches on one host; ranks of the largest */
+    int              *group_start;     /* in places */
+    int              *label;           /* ranks group by group; NULL: they are numbered so */
     struct known     *known;
     uint32_t          count, cap;
 };
@@ -47,6 +49,54 @@ static void find_links(struct hkt_predictor *p)
     p->near.outer = &p->far;
 }
 
+static int group_of(const struct hkt_fabric *f, int rank)
+{
+    if (f->hosts > 1 || !f->per_cache)
+        return (int)hkt_fabric_host(f, (uint32_t)rank);
+    return f->seat ? f->seat[rank].cache : rank / f->per_cache;
+}
+
+/* Ranks of one group by their numbers on the host, groups by theirs. */
+static int before(const struct hkt_fabric *f, int a, int b)
+{
+    const int by_group = group_of(f, a) - group_of(f, b), by_local = (int)hkt_fabric_local(f, (uint32_t)a) - (int)hkt_fabric_local(f, (uint32_t)b);
+
+    return by_group ? by_group : by_local ? by_local : a - b;
+}
+
+/* Sorts by insertion: ranks that have seats are few, or nearly in order. Empty groups are left out. */
+static int find_groups(struct hkt_predictor *p)
+{
+    const struct hkt_fabric *f    = &p->fabric;
+    const int                n    = hkt_fabric_ranks(f);
+    bool                     runs = true;
+
+    p->label       = hkt_alloc((size_t)n * sizeof(*p->label));
+    p->group_start = hkt_alloc(((size_t)n + 1) * sizeof(*p->group_start));
+    if (!p->label || !p->group_start)
+        return HKT_ERR_MEMORY;
+    for (int r = 0; r < n; r++) {
+        int at = r;
+
+        for (; at && before(f, p->label[at - 1], r) > 0; at--)
+            p->label[at] = p->label[at - 1];
+        p->label[at] = r;
+        runs &= at == r;
+    }
+    for (int k = 0; k < n; k++)
+        if (!k || group_of(f, p->label[k]) != group_of(f, p->label[k - 1]))
+            p->group_start[p->groups++] = k;
+    p->group_start[p->groups] = n;
+    for (int g = 0; g < p->groups; g++)
+        if (p->group_start[g + 1] - p->group_start[g] > p->largest)
+            p->largest = p->group_start[g + 1] - p->group_start[g];
+    if (runs) {
+        hkt_free(p->label);
+        p->label = NULL;
+    }
+    return 0;
+}
+
 int hkt_predictor_open(struct hkt_predictor **out, const struct hkt_fabric *f)
 {
     struct hkt_predictor *p;
@@ -55,14 +105,11 @@ int hkt_predictor_open(struct hkt_predictor **out, const struct hkt_fabric *f)
     p = hkt_alloc(sizeof(*p));
     if (!p)
         return HKT_ERR_MEMORY;
-    p->fabric      = *f;
-    p->group_start = hkt_alloc(((size_t)f->hosts + 1) * sizeof(*p->group_start));
-    if (!p->group_start) {
+    p->fabric = *f;
+    if (find_groups(p)) {
         hkt_predictor_close(p);
         return HKT_ERR_MEMORY;
     }
-    for (int h = 0; h <= f->hosts; h++)
-        p->group_start[h] = h * f->per_host;
     find_links(p);
     *out = p;
     return 0;
@@ -76,7 +123,26 @@ void hkt_predictor_close(struct hkt_predictor *p)
         hkt_simulator_close(p->known[i].sim);
     hkt_free(p->known);
     hkt_free(p->group_start);
+    hkt_free(p->label);
     hkt_free(p);
+}
+
+struct hkt_shape hkt_predictor_shape(const struct hkt_predictor *p, const struct hkt_question *q, const struct hkt_offer *o, int rank)
+{
+    const bool kept  = q->canonical && hkt_coll_in(q->coll, HKT_COLLS_REDUCING) && p->label; /* rank by rank, whoever is where */
+    struct hkt_shape shape = {.coll  = q->coll,
+                              .rank  = rank,
+                              .size  = hkt_fabric_ranks(&p->fabric),
+                              .root  = q->root,
+                              .label = kept ? NULL : p->label,
+                              .inner = o->inner,
+                              .outer = o->outer};
+
+    if (!kept && p->groups > 1 && p->largest > 1) {
+        shape.ngroups     = p->groups;
+        shape.group_start = p->group_start;
+    }
+    return shape;
 }
 
 /* ---- one ---------------------------------------------------------------------------------------------------------- */
@@ -110,37 +176,51 @@ static int simulator(struct hkt_predictor *p, const struct hkt_offer *o, const s
     return 0;
 }
 
-int hkt_predict(struct hkt_predictor *p, const struct hkt_question *q, struct hkt_offer *o)
+/* Steps run in order, so a rank that waits for one block does not send the next: where rounds have many blocks the formulas count a latency a
+ * round, but one a block is paid (docs/simulator.md). Without a replay these are not offered. */
+static bool formula_misleads(const char *name)
 {
-    const struct hkt_shape shape = {.coll        = q->coll,
-                                    .size        = hkt_fabric_ranks(&p->fabric),
-                                    .root        = q->root,
-                                    .ngroups     = p->fabric.per_host > 1 && p->fabric.hosts > 1 ? p->fabric.hosts : 0,
-                                    .group_start = p->group_start,
-                                    .inner       = o->inner,
-                                    .outer       = o->outer};
-    const struct hkt_sim_load load = {.bytes = q->bytes, .slices = q->slices};
-    const char               *why  = hkt_algorithm_refuses(o->algorithm, &shape);
-    struct hkt_simulator     *sim;
-    int                       rc;
+    static const char *const names[] = {"circulant", "halving", "bruck", "tree", "pat"};
 
-    o->why[0] = 0;
-    if (why) {
-        snprintf(o->why, sizeof(o->why), "%s", why);
-        return 0;
-    }
-    o->canonical = hkt_algorithm_canonical(o->algorithm, &shape);
-    o->formula   = hkt_algorithm_cost(o->algorithm, &shape, q->bytes, shape.ngroups && !o->outer ? &p->far : &p->near);
-    if (q->canonical && !o->canonical) {
-        snprintf(o->why, sizeof(o->why), "it sums in another order than the canonical one");
-        return 0;
-    }
-    rc = simulator(p, o, &shape, &sim);
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (name && !strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
+static int replay(struct hkt_predictor *p, const struct hkt_question *q, const struct hkt_shape *shape, struct hkt_offer *o)
+{
+    const struct hkt_sim_load load = {.bytes = q->bytes, .slices = q->slices, .slice_bytes = q->slice_bytes};
+    struct hkt_simulator     *sim;
+    const int                 rc = simulator(p, o, shape, &sim);
+
     if (rc == HKT_ERR_UNSUPPORTED) {
         snprintf(o->why, sizeof(o->why), "%.*s", (int)sizeof(o->why) - 1, hkt_last_error());
         return 0;
     }
     return rc < 0 ? rc : hkt_simulator_run(sim, &load, &o->result);
+}
+
+int hkt_predict(struct hkt_predictor *p, const struct hkt_question *q, struct hkt_offer *o)
+{
+    const struct hkt_shape shape  = hkt_predictor_shape(p, q, o, q->root);
+    const bool             across = p->fabric.hosts > 1 && (!shape.ngroups || strcmp(o->algorithm->name, "hierarchical") != 0);
+    const char            *why    = hkt_algorithm_refuses(o->algorithm, &shape);
+
+    o->why[0] = 0;
+    if (!why && !(o->canonical = hkt_algorithm_canonical(o->algorithm, &shape)) && q->canonical)
+        why = "it sums in another order than the canonical one";
+    if (!why && q->formula && (formula_misleads(o->algorithm->name) || formula_misleads(o->outer)))
+        why = "its formula is that of an engine that runs ahead, and there are too many ranks for a replay";
+    if (why) {
+        snprintf(o->why, sizeof(o->why), "%s", why);
+        return 0;
+    }
+    o->formula = hkt_algorithm_cost(o->algorithm, &shape, q->bytes, across ? &p->far : &p->near);
+    if (!q->formula)
+        return replay(p, q, &shape, o);
+    o->result.seconds = o->formula;
+    return 0;
 }
 
 /* ---- all ---------------------------------------------------------------------------------------------------------- */
@@ -158,7 +238,7 @@ static int by_time(const void *a, const void *b)
 
 static bool composes(const struct hkt_predictor *p, const struct hkt_algorithm *a)
 {
-    return !strcmp(a->name, "hierarchical") && p->fabric.hosts > 1 && p->fabric.per_host > 1;
+    return !strcmp(a->name, "hierarchical") && p->groups > 1 && p->largest > 1;
 }
 
 int hkt_predict_all(struct hkt_predictor *p, const struct hkt_question *q, struct hkt_offer offer[HKT_OFFERS_MOST], int *count)
@@ -195,7 +275,7 @@ const char *hkt_offer_name(const struct hkt_offer *o, char text[64])
     return text;
 }
 
-static const char *time_text(double seconds, char text[24])
+const char *hkt_time_text(double seconds, char text[24])
 {
     static const char *const unit[] = {"ns", "us", "ms", "s"};
     int                      i      = 0;
@@ -223,10 +303,14 @@ const char *hkt_offer_reason(const struct hkt_offer *o, char text[200])
         } else if (second < 0 || part[i] > part[second]) {
             second = i;
         }
+    if (!o->result.ranks) {
+        snprintf(text, 200, "%s by formula", hkt_time_text(o->result.seconds, a));
+        return text;
+    }
     snprintf(text, 200, "%u message%s one after the other; %s %s of %s", o->result.hops, o->result.hops == 1 ? "" : "s",
-             hkt_time_part_name[first], time_text(part[first], a), time_text(o->result.seconds, b));
+             hkt_time_part_name[first], hkt_time_text(part[first], a), hkt_time_text(o->result.seconds, b));
     if (part[second] > o->result.seconds / 100)
-        snprintf(text + strlen(text), 200 - strlen(text), ", %s %s", hkt_time_part_name[second], time_text(part[second], a));
+        snprintf(text + strlen(text), 200 - strlen(text), ", %s %s", hkt_time_part_name[second], hkt_time_text(part[second], a));
     return text;
 }
 

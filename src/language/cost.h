@@ -16,18 +16,19 @@ struct hkt_offer {
     const char                 *inner, *outer; /* of hierarchical; else NULL */
     bool                        canonical;     /* keeps the canonical order */
     double                      formula;       /* cost() on the links of the fabric, seconds */
-    struct hkt_sim_result       result;
-    char                        why[160]; /* "": it was simulated */
+    struct hkt_sim_result       result;    /* of the replay; by formula only its seconds */
+    char                        why[160];  /* "": it can, and result is there */
 };
 
 struct hkt_question {
     enum hkt_coll coll;
     int           root, slices;
-    double        bytes;
+    double        bytes, slice_bytes; /* as in struct hkt_sim_load */
     bool          canonical; /* only those that keep the canonical order */
+    bool          formula;   /* do not replay: where there are too many ranks to wait for that */
 };
 
-/* The fabric is copied. 0 or HKT_ERR_*. */
+/* The fabric is copied, but for its seats, which must stay. 0 or HKT_ERR_*. */
 int  hkt_predictor_open(struct hkt_predictor **p, const struct hkt_fabric *f);
 void hkt_predictor_close(struct hkt_predictor *p); /* NULL is allowed */
 
@@ -36,12 +37,19 @@ int hkt_predict(struct hkt_predictor *p, const struct hkt_question *q, struct hk
 
 enum { HKT_OFFERS_MOST = 64 };
 
+/* The shape that an offer is made for, of rank `rank`: with labels where ranks are not host by host and a label may be, and hosts as groups (caches
+ * on one host) where places then are. Points into the predictor. */
+struct hkt_shape hkt_predictor_shape(const struct hkt_predictor *p, const struct hkt_question *q, const struct hkt_offer *offer, int rank);
+
 /* All algorithms, hierarchical in several compositions, the fastest first; then those that cannot. Those of another order than asked for count
  * among these. 0 or HKT_ERR_*. */
 int hkt_predict_all(struct hkt_predictor *p, const struct hkt_question *q, struct hkt_offer offer[HKT_OFFERS_MOST], int *count);
 
 /* "ring", "hierarchical(direct,circulant)". */
 const char *hkt_offer_name(const struct hkt_offer *offer, char text[64]);
+
+/* "190 us". */
+const char *hkt_time_text(double seconds, char text[24]);
 
 /* Why it takes as long: "126 messages one after the other; latency 252 us of 417 us, card 165 us", or why it cannot. */
 const char *hkt_offer_reason(const struct hkt_offer *offer, char text[200]);

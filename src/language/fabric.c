@@ -93,17 +93,21 @@ const struct hkt_fabric_preset *hkt_fabric_find(const char *name)
     return NULL;
 }
 
-enum hkt_span hkt_fabric_span(const struct hkt_fabric *f, int from, int to)
+static uint32_t cache_of(const struct hkt_fabric *f, uint32_t rank)
 {
-    if (from / f->per_host != to / f->per_host)
+    return f->seat ? (uint32_t)f->seat[rank].cache : rank % (uint32_t)f->per_host / (uint32_t)f->per_cache;
+}
+
+enum hkt_span hkt_fabric_span(const struct hkt_fabric *f, uint32_t from, uint32_t to)
+{
+    if (hkt_fabric_host(f, from) != hkt_fabric_host(f, to))
         return HKT_SPAN_NETWORK;
-    if (!f->per_cache || from % f->per_host / f->per_cache == to % f->per_host / f->per_cache)
-        return HKT_SPAN_CACHE;
-    return HKT_SPAN_HOST;
+    return !f->per_cache || cache_of(f, from) == cache_of(f, to) ? HKT_SPAN_CACHE : HKT_SPAN_HOST;
 }
 
 int hkt_fabric_resize(struct hkt_fabric *f, int ranks, int per_host)
 {
+    f->seat = NULL;
     if (per_host)
         f->per_host = per_host;
     if (ranks < f->per_host && !per_host)
@@ -143,6 +147,15 @@ static int check_wire(const struct hkt_fabric *f, enum hkt_span span)
     return 0;
 }
 
+static int check_seats(const struct hkt_fabric *f)
+{
+    for (int r = 0; f->seat && r < f->ranks; r++)
+        if (f->seat[r].host < 0 || f->seat[r].host >= f->hosts || f->seat[r].local < 0 || f->seat[r].local >= f->per_host)
+            return hkt_fail(HKT_ERR_ARGUMENT, "rank %d is number %d on host %d; there are %d hosts of up to %d ranks", r, f->seat[r].local,
+                            f->seat[r].host, f->hosts, f->per_host);
+    return !f->seat || f->ranks > 0 ? 0 : hkt_fail(HKT_ERR_ARGUMENT, "a fabric with seats for %d ranks", f->ranks);
+}
+
 int hkt_fabric_check(const struct hkt_fabric *f)
 {
     if (f->hosts < 1 || f->per_host < 1 || f->hosts > (1 << 24) / f->per_host)
@@ -154,6 +167,7 @@ int hkt_fabric_check(const struct hkt_fabric *f)
                         f->rails, f->per_cache, f->depth, f->window, HKT_WINDOW_MOST);
     if (!(f->oversubscription >= 1 && f->oversubscription <= 1e6))
         return hkt_fail(HKT_ERR_ARGUMENT, "an oversubscription of %g; 1 (none) or more is expected", f->oversubscription);
+    HKT_TRY(check_seats(f));
     for (int span = 0; span < HKT_SPANS; span++)
         HKT_TRY(check_wire(f, (enum hkt_span)span));
     HKT_TRY(check_number("latency between leaves", f->spine, 1));

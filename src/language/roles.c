@@ -93,7 +93,7 @@ static int merge(struct making *m, bool all)
     bool              same  = false;
 
     r->ranks = r->size;
-    if (hkt_coll_in(m->shape.coll, HKT_COLLS_ROOTED) || r->size % width || r->size / width < 2)
+    if (m->fabric->seat || hkt_coll_in(m->shape.coll, HKT_COLLS_ROOTED) || r->size % width || r->size / width < 2)
         return 0;
     HKT_TRY(compares(m, width, &same));
     if (same && !all)

@@ -9,11 +9,12 @@
 #include "events.h"
 #include "roles.h"
 
+#include <math.h>
 #include <string.h>
 
 #define PICO 1e12
 
-enum { MOST_SERVERS = 4, NOBODY = -1 };
+enum { MOST_SERVERS = 4, NOBODY = -1, MOST_SLICES = 1 << 20 };
 
 const char *const hkt_time_part_name[HKT_TIME_PARTS] = {"latency", "overhead", "reduce", "port", "bus", "card", "uplink", "room"};
 
@@ -93,20 +94,18 @@ static void pass(struct flight *f, enum kind kind, const struct hkt_simulator *s
 static void find_way(const struct hkt_simulator *s, struct flight *f, uint32_t from, uint32_t to)
 {
     const struct hkt_fabric *fab  = &s->fabric;
-    const uint32_t           ppn  = (uint32_t)fab->per_host, run = s->roles.ranks, rails = fab->rails ? (uint32_t)fab->rails : ppn;
-    const uint32_t           host = from % run / ppn, other = to % run / ppn;
+    const uint32_t           run  = s->roles.ranks, rails = (uint32_t)(fab->rails ? fab->rails : fab->per_host);
+    const uint32_t           host = hkt_fabric_host(fab, from % run), other = hkt_fabric_host(fab, to % run);
 
-    f->span    = (uint8_t)hkt_fabric_span(fab, (int)from, (int)to);
+    f->span    = (uint8_t)hkt_fabric_span(fab, from, to);
     f->servers = 0;
     if (f->span == HKT_SPAN_NETWORK) {
-        const uint32_t leaf = fab->per_leaf ? (uint32_t)fab->per_leaf : 0;
-
-        pass(f, CARD_OUT, s, host * rails + from % ppn % rails);
-        if (leaf && fab->oversubscription > 1 && from / ppn / leaf != to / ppn / leaf) {
-            pass(f, UPLINK, s, host / leaf);
-            pass(f, DOWNLINK, s, other / leaf);
+        pass(f, CARD_OUT, s, host * rails + hkt_fabric_local(fab, from) % rails);
+        if (fab->oversubscription > 1 && hkt_fabric_leaf(fab, from) != hkt_fabric_leaf(fab, to)) {
+            pass(f, UPLINK, s, hkt_fabric_leaf(fab, from % run));
+            pass(f, DOWNLINK, s, hkt_fabric_leaf(fab, to % run));
         }
-        pass(f, CARD_IN, s, other * rails + to % ppn % rails);
+        pass(f, CARD_IN, s, other * rails + hkt_fabric_local(fab, to) % rails);
         return;
     }
     pass(f, PORT_OUT, s, from % run);
@@ -119,9 +118,7 @@ static void find_way(const struct hkt_simulator *s, struct flight *f, uint32_t f
 
 static int64_t latency(const struct hkt_simulator *s, uint32_t from, uint32_t to, enum hkt_span span)
 {
-    const uint32_t leaf = (uint32_t)(s->fabric.per_leaf * s->fabric.per_host);
-
-    return s->alpha[span] + (span == HKT_SPAN_NETWORK && leaf && from / leaf != to / leaf ? s->spine : 0);
+    return s->alpha[span] + (span == HKT_SPAN_NETWORK && hkt_fabric_leaf(&s->fabric, from) != hkt_fabric_leaf(&s->fabric, to) ? s->spine : 0);
 }
 
 /* How long the message keeps a server busy, besides gaps. */
@@ -181,13 +178,17 @@ static int64_t serve(struct hkt_simulator *s, struct flight *f, int64_t now, int
     return start + latency;
 }
 
+static uint32_t peer_of(const struct hkt_simulator *s, uint32_t rank, uint32_t index)
+{
+    return hkt_at_distance(s->roles.size, rank, s->rank[rank].program->peer[index].distance);
+}
+
 /* To a peer: rank `to` as it really is, which finds me as its peer `pair`. */
 static struct flight *depart(struct hkt_simulator *s, uint32_t from, uint32_t index, const struct path *path)
 {
-    const struct hkt_roles   *roles = &s->roles;
-    const struct hkt_program *p     = s->rank[from].program;
-    const uint32_t            to    = hkt_at_distance(roles->size, from, p->peer[index].distance);
-    struct flight            *f     = new_flight(s, path);
+    const struct hkt_roles *roles = &s->roles;
+    const uint32_t          to    = peer_of(s, from, index);
+    struct flight          *f     = new_flight(s, path);
 
     if (!f)
         return NULL;
@@ -205,13 +206,11 @@ static struct flight *depart(struct hkt_simulator *s, uint32_t from, uint32_t in
 static void send(struct hkt_simulator *s, uint32_t from, uint32_t index, int64_t at)
 {
     struct flight *f = depart(s, from, index, &s->rank[from].path);
-    uint32_t       to;
     int64_t        alpha;
 
     if (!f)
         return;
-    to    = hkt_at_distance(s->roles.size, from, s->rank[from].program->peer[index].distance);
-    alpha = latency(s, from, to, f->span);
+    alpha = latency(s, from, peer_of(s, from, index), f->span);
     f->path.part[HKT_TIME_OVERHEAD] += at - s->now;
     f->path.part[HKT_TIME_LATENCY] += alpha;
     f->path.hops++;
@@ -231,7 +230,7 @@ static void give_room(struct hkt_simulator *s, uint32_t from, uint32_t index)
 
     if (!f)
         return;
-    alpha = latency(s, from, hkt_at_distance(s->roles.size, from, s->rank[from].program->peer[index].distance), f->span);
+    alpha = latency(s, from, peer_of(s, from, index), f->span);
     f->path.part[HKT_TIME_ROOM] += alpha;
     f->word    = true;
     f->servers = 0;
@@ -301,9 +300,7 @@ static void mark_done(struct hkt_simulator *s, struct rank *r, uint32_t step)
 
 static enum hkt_span span_to(const struct hkt_simulator *s, uint32_t rank, uint32_t index)
 {
-    const uint32_t to = hkt_at_distance(s->roles.size, rank, s->rank[rank].program->peer[index].distance);
-
-    return hkt_fabric_span(&s->fabric, (int)rank, (int)to);
+    return hkt_fabric_span(&s->fabric, rank, peer_of(s, rank, index));
 }
 
 /* What the processor does before the step's value is there: one pass over the sources that stores to all destinations it reaches itself. */
@@ -453,9 +450,14 @@ static void prepare(struct hkt_simulator *s)
 {
     const struct hkt_fabric *f      = &s->fabric;
     const double             blocks = hkt_coll_in(s->coll, HKT_COLLS_VECTOR) ? 1 : s->roles.size;
-    const double             chunk  = s->load->bytes / blocks / s->roles.program[0].chunks / s->slices;
+    const double             whole  = s->load->bytes / blocks / s->roles.program[0].chunks, most = s->load->slice_bytes;
     const double             rails  = f->rails ? f->rails : f->per_host;
+    double                   chunk;
 
+    s->slices = s->load->slices ? (uint32_t)s->load->slices : 1;
+    if (most > 0 && whole > most)
+        s->slices = whole / most < MOST_SLICES ? (uint32_t)ceil(whole / most) : MOST_SLICES;
+    chunk = whole / s->slices;
     for (int span = 0; span < HKT_SPANS; span++) {
         s->alpha[span]    = pico(f->wire[span].alpha);
         s->overhead[span] = pico(f->wire[span].overhead);
@@ -472,7 +474,7 @@ static void prepare(struct hkt_simulator *s)
     s->copy            = pico(f->copy * chunk);
 }
 
-static void reset(struct hkt_simulator *s)
+static void reset(struct hkt_simulator *s, const struct hkt_sim_load *load)
 {
     struct pair *pair = s->pair;
 
@@ -482,12 +484,11 @@ static void reset(struct hkt_simulator *s)
         s->rank[r] = (struct rank){.program = &s->roles.program[s->roles.of[r]], .pair = pair, .current = NOBODY};
         pair += s->rank[r].program->npeers;
     }
-    s->events.count = s->events.added = 0;
-    s->flights = s->free_flight = 0;
-    s->running                  = s->roles.ranks;
-    s->now = s->last = 0;
-    s->error         = 0;
-    s->result        = (struct hkt_sim_result){.ranks = s->roles.ranks, .programs = s->roles.programs};
+    s->load         = load;
+    s->events.count = s->events.added = s->flights = s->free_flight = 0;
+    s->running = s->roles.ranks;
+    s->now = s->last = s->error = 0;
+    s->result = (struct hkt_sim_result){.ranks = s->roles.ranks, .programs = s->roles.programs};
 }
 
 static int stuck(const struct hkt_simulator *s)
@@ -521,12 +522,10 @@ static int run_events(struct hkt_simulator *s)
 
 int hkt_simulator_run(struct hkt_simulator *s, const struct hkt_sim_load *load, struct hkt_sim_result *result)
 {
-    if (!(load->bytes >= 0 && load->bytes <= 1e15) || load->slices < 0 || load->slices > 1 << 20)
+    if (!(load->bytes >= 0 && load->bytes <= 1e15) || load->slices < 0 || load->slices > MOST_SLICES)
         return hkt_fail(HKT_ERR_ARGUMENT, "a simulation of %g bytes in %d slices; up to 1e15 bytes and %d slices are expected", load->bytes,
-                        load->slices, 1 << 20);
-    s->load   = load;
-    s->slices = load->slices ? (uint32_t)load->slices : 1;
-    reset(s);
+                        load->slices, MOST_SLICES);
+    reset(s, load);
     prepare(s);
     HKT_TRY(run_events(s));
     s->result.seconds = (double)s->last / PICO;
@@ -554,7 +553,8 @@ void hkt_simulator_close(struct hkt_simulator *s)
 static void number_servers(struct hkt_simulator *s)
 {
     const struct hkt_fabric *f     = &s->fabric;
-    const uint32_t           ranks = s->roles.ranks, ppn = (uint32_t)f->per_host, hosts = (ranks + ppn - 1) / ppn;
+    const uint32_t           ranks = s->roles.ranks, ppn = (uint32_t)f->per_host;
+    const uint32_t           hosts = f->seat ? (uint32_t)f->hosts : (ranks + ppn - 1) / ppn;
     const uint32_t           cards = hosts * (f->rails ? (uint32_t)f->rails : ppn);
     const uint32_t           leaves = f->per_leaf ? (hosts + (uint32_t)f->per_leaf - 1) / (uint32_t)f->per_leaf : 0;
     const uint32_t           count[KINDS] = {ranks, ranks, hosts, hosts, cards, cards, leaves, leaves};

@@ -43,6 +43,7 @@ struct hkt_sim_span {
 struct hkt_sim_load {
     double bytes;  /* the vector, or the blocks of all ranks together */
     int    slices; /* the data are cut into so many parts that follow each other through the schedule; 0: one */
+    double slice_bytes; /* and into more where a message would be longer; 0: however long */
     void (*trace)(void *context, const struct hkt_sim_span *span); /* or NULL; of the ranks that are run */
     void *context;
 };
