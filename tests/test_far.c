@@ -84,6 +84,47 @@ START_TEST(every_algorithm)
 }
 END_TEST
 
+/* Whole numbers, which add up to the same in any order. */
+static void in_any_order(struct rank *me)
+{
+    static const hkt_type_t type   = HKT_INT64;
+    hkt_config_t            config = HKT_CONFIG_INIT;
+    struct lab              lab;
+
+    config.order = HKT_ORDER_ANY;
+    expect_ok(hkt_comm_init(&me->comm, me->n, me->id, me->rank, &config));
+    lab_open(&lab, me->comm, (size_t)me->n * 4100 * 8);
+    every_collective(&lab, &type, 1, 4100);
+    lab_close(&lab);
+    expect_ok(hkt_comm_destroy(me->comm));
+    me->comm = NULL;
+}
+
+/* What is forced or in the table, over hosts that ranks take in turn, evenly or not, and hosts of uneven numbers in a row. */
+static const struct {
+    int         n, hosts;
+    const char *rule;
+} anywhere[] = {{6, -2, "hierarchical"},  {5, -3, "hierarchical"},         {7, 3, "hierarchical"},
+                {7, -2, "hierarchical direct ring"}, {7, -3, "hierarchical ring radix"}, {6, -2, "ring"}};
+
+/* Proves: where the order of a sum is free, hierarchical runs whoever is where, and so does a ring that goes host by host, by labels; also composed as a
+ * table says. */
+START_TEST(any_placement)
+{
+    static char text[64];
+    char        path[] = "/tmp/hkt-test-far-XXXXXX";
+    FILE       *f      = fdopen(mkstemp(path), "w");
+
+    ck_assert_ptr_nonnull(f);
+    fprintf(f, "* * 2- * %s\n", anywhere[_i].rule);
+    ck_assert_int_eq(fclose(f), 0);
+    snprintf(text, sizeof(text), "HKT_TUNING=%s", path);
+    world_run(&(struct world){.n = anywhere[_i].n, .kind = PROCESSES, .hosts = anywhere[_i].hosts, .environment = {text}, .bare = true,
+                              .fn = in_any_order, .deadline = 110});
+    unlink(path);
+}
+END_TEST
+
 /* Is UCX built in, and installed? */
 static bool have_ucx(void)
 {
@@ -244,20 +285,24 @@ static unsigned long long bytes_out(void)
 }
 
 enum { VECTOR = 4 << 20 }; /* elements */
+static char in_turn[] = "in turn";
 
-/* Rank r is on host a or b; 4 ranks, 2 a host. */
+/* Rank r is on host a or b; 4 ranks, 2 a host: in a row, or in turn, when the sum is of any order. */
 static void over_a_cable(struct rank *me)
 {
-    static const hkt_type_t type = HKT_FLOAT32;
+    const bool              turns = me->arg != NULL;
+    hkt_config_t            config = HKT_CONFIG_INIT;
+    static const hkt_type_t type = HKT_FLOAT32, whole = HKT_INT64;
     const double            floor = 4.0 * VECTOR; /* each host sends its half of the sum and gets the other: S bytes, whoever sends them */
     struct lab              lab;
     float                  *v;
     unsigned long long      before, after;
 
-    network_enter("ab"[me->rank / 2]);
-    expect_ok(hkt_comm_init(&me->comm, me->n, me->id, me->rank, NULL));
-    lab_open(&lab, me->comm, (size_t)me->n * 4100 * 4);
-    every_collective(&lab, &type, 1, 4100);
+    config.order = turns ? HKT_ORDER_ANY : HKT_ORDER_CANONICAL;
+    network_enter("ab"[turns ? me->rank % 2 : me->rank / 2]);
+    expect_ok(hkt_comm_init(&me->comm, me->n, me->id, me->rank, &config));
+    lab_open(&lab, me->comm, (size_t)me->n * 4100 * 8);
+    every_collective(&lab, turns ? &whole : &type, 1, 4100);
     lab_close(&lab);
     v = calloc(VECTOR, sizeof(*v));
     expect_true(v != NULL);
@@ -275,7 +320,7 @@ static void over_a_cable(struct rank *me)
 }
 
 /* Proves: two hosts with a cable between them compute what one does, and the sum of a large vector crosses it once in each direction, however many ranks
- * a host has. */
+ * a host has, and whether they are in a row or in turn. */
 START_TEST(a_cable_is_crossed_once)
 {
     if (!network_open())
@@ -283,7 +328,7 @@ START_TEST(a_cable_is_crossed_once)
     network_cable('b', "eth0");
     network_run('a', "ip addr add 10.1.0.1/24 dev eth0");
     network_run('b', "ip addr add 10.1.0.2/24 dev eth0");
-    world_run(&(struct world){.n = 4, .kind = PROCESSES, .hosts = 1, .bare = true, .fn = over_a_cable});
+    world_run(&(struct world){.n = 4, .kind = PROCESSES, .hosts = 1, .bare = true, .fn = over_a_cable, .arg = _i ? in_turn : NULL});
 }
 END_TEST
 
@@ -300,7 +345,8 @@ static void add(Suite *s)
     ADD(s, parts_within_and_across, 1, 60);
     ADD(s, C45_mismatch_between_hosts, 1, 60);
     ADD(s, C34_death_on_another_host, 1, 60);
-    ADD(s, a_cable_is_crossed_once, 1, 60);
+    ADD(s, any_placement, (int)(sizeof(anywhere) / sizeof(anywhere[0])), 120);
+    ADD(s, a_cable_is_crossed_once, 2, 60);
 }
 
 int main(void)

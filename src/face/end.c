@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/option.h"
 #include "language/dtype.h"
-#include "run/tune.h"
+#include "run/choose.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static void start(void)
     const char *isa = hkt_options()->isa;
 
     hkt_fence_init();
-    hkt_tune_start();
+    hkt_choose_start();
     if (!hkt_reduce_select(isa[0] ? isa : NULL)) {
         hkt_log(HKT_LOG_ERROR, "HKT_ISA=%s: this machine or build has no such kernels; the best there are will be used", isa);
         hkt_reduce_select(NULL);

@@ -103,7 +103,7 @@ static int make(struct splitting *s, const hkt_config_t *config)
     if (!rc && s->n)
         hkt_communicator_settle(s->made, s->mine);
     if (!rc && s->n && s->made->far)
-        s->made->far->link = s->parent->far->link;
+        rc = hkt_far_inherit(s->made, s->parent);
     hkt_introduce(&me, s->made, rc);
     return introduce(s->parent, &me, s->all, s->member, s->n);
 }

@@ -47,7 +47,9 @@ struct hkt_choice {
     uint8_t                coll, reach, magnitude;
     bool                   owns;
     int                    root;
-    const struct hkt_plan *plan;
+    const struct hkt_algorithm *algorithm;
+    const char                 *inner, *outer; /* that hierarchical is composed of; NULL: its defaults */
+    const struct hkt_plan      *plan;
 };
 
 enum { HKT_COMM_NAME = 32, HKT_PREMULS = 64, HKT_FOUND = 4 };

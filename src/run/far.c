@@ -1,7 +1,7 @@
 /* far.c -- who is on which host; what the wire tells the communicator; how collectives over several hosts begin. See far.h.
  *
- * Two ranks share a host when their processes do (setup/process.h). When every host has a run of consecutive ranks, algorithms hear of the hosts as
- * groups; else they see none, since the canonical order is one of ranks.
+ * Two ranks share a host when their processes do (setup/process.h). Algorithms hear of the hosts as groups, by labels where ranks of hosts are not in a
+ * row (language/cost.h).
  */
 #include "run/far.h"
 
@@ -22,23 +22,24 @@ static bool same_host(const struct hkt_process *a, const struct hkt_process *b)
     return !memcmp(a->life->address.host, b->life->address.host, sizeof(a->life->address.host));
 }
 
-/* Numbers the hosts; true when each has a run of ranks. */
-static bool number_hosts(const struct hkt_communicator *c, struct hkt_far *far)
+/* Numbers the hosts by their first ranks, and the ranks of each. */
+static void number_hosts(const struct hkt_communicator *c, struct hkt_far *far)
 {
-    bool runs = true;
+    struct hkt_fabric *f = &far->fabric;
 
+    *f = (struct hkt_fabric){.name = "measured", .ranks = c->size, .seat = far->seat, .rails = 1, .oversubscription = 1, .depth = HKT_FABRIC_DEPTH, .window = 1};
     for (int r = 0; r < c->size; r++) {
-        int s = 0;
+        int s = 0, local = 0;
 
         while (!same_host(c->peer[s].process, c->peer[r].process))
             s++;
-        far->host[r] = s < r ? far->host[s] : far->hosts;
-        runs &= s == r || far->host[r] == far->host[r - 1];
-        if (s == r)
-            far->group[far->hosts++] = r;
+        far->host[r] = s < r ? far->host[s] : f->hosts++;
+        for (int k = s; k < r; k++)
+            local += far->host[k] == far->host[r];
+        far->seat[r] = (struct hkt_seat){.host = far->host[r], .local = local};
+        if (local >= f->per_host)
+            f->per_host = local + 1;
     }
-    far->group[far->hosts] = c->size;
-    return runs;
 }
 
 static int create(struct hkt_communicator *c)
@@ -50,18 +51,15 @@ static int create(struct hkt_communicator *c)
     if (!far)
         return HKT_ERR_MEMORY;
     far->host  = hkt_alloc(n * sizeof(*far->host));
-    far->group = hkt_alloc((n + 1) * sizeof(*far->group));
+    far->seat  = hkt_alloc(n * sizeof(*far->seat));
     far->in    = hkt_alloc(4 * n * sizeof(*far->in));
     far->named = hkt_alloc(n * sizeof(*far->named));
-    if (!far->host || !far->group || !far->in || !far->named)
+    if (!far->host || !far->seat || !far->in || !far->named)
         return HKT_ERR_MEMORY;
     far->out  = far->in + n;
     far->got  = far->in + 2 * n;
     far->sent = far->in + 3 * n;
-    if (!number_hosts(c, far)) {
-        hkt_free(far->group);
-        far->group = NULL;
-    }
+    number_hosts(c, far);
     return 0;
 }
 
@@ -153,7 +151,8 @@ void hkt_far_free(struct hkt_communicator *c)
     hkt_free(far->rows);
     hkt_free(far->named);
     hkt_free(far->in);
-    hkt_free(far->group);
+    hkt_predictor_close(far->predictor);
+    hkt_free(far->seat);
     hkt_free(far->host);
     hkt_free(far);
 }

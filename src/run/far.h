@@ -7,14 +7,13 @@
 #ifndef HKT_FAR_H
 #define HKT_FAR_H
 
+#include "language/cost.h"
 #include "net/wire.h"
 #include "run/operation.h"
 
 struct hkt_far {
     struct hkt_wire *wire;
     int             *host;  /* per rank: which host, numbered by their first ranks */
-    int             *group; /* first ranks of the hosts and the number of ranks, for struct hkt_shape, when hosts are runs of ranks; else NULL */
-    int              hosts;
     uint64_t        *in, *out;   /* per rank: messages of finished collectives */
     uint64_t        *got, *sent; /* per rank: of finished send and receive */
     uint32_t        *named;      /* per rank: landings named in this slice */
@@ -22,7 +21,9 @@ struct hkt_far {
     struct hkt_call       gather;     /* of the rows, while it runs */
     struct hkt_operation  gathering;
     unsigned char         token[2]; /* what a barrier moves */
-    struct hkt_link       link, near; /* between two hosts, within one; measured; the same on all ranks */
+    struct hkt_seat      *seat;       /* per rank: its host, its number there */
+    struct hkt_fabric     fabric;     /* the hosts and what links cost: measured; the same on all ranks */
+    struct hkt_predictor *predictor;  /* of it, for the choice of algorithms */
 };
 
 /* Finds out who shares a host with whom: fills leader, seats and every peer's seat, and c->far when there are several hosts. HKT_ERR_MEMORY. */
@@ -31,8 +32,12 @@ int hkt_far_create(struct hkt_communicator *c);
 /* Opens the wire. `id` as in struct hkt_wire_config. */
 int hkt_far_open(struct hkt_communicator *c, const uint64_t id[2]);
 
-/* Measures the links between hosts and within one and agrees on them; all ranks, once the communicator works. Some milliseconds. 0 or what killed the communicator. */
+/* Measures what links between hosts and within one cost and agrees on it; all ranks, once the communicator works. 50 ms at the most, where nothing
+ * disturbs. 0 or what killed the communicator. */
 int hkt_far_measure(struct hkt_communicator *c);
+
+/* Takes over what its parent has measured. HKT_ERR_MEMORY. */
+int hkt_far_inherit(struct hkt_communicator *c, const struct hkt_communicator *parent);
 
 void hkt_far_free(struct hkt_communicator *c); /* also when there is none */
 

@@ -1,12 +1,15 @@
-/* far_measure.c -- what links between hosts and within one cost, for the choice of algorithms: rank 0 and the first rank of the next host send each
- * other small and large messages, then rank 0 and the next rank of its host small ones, and everybody takes over what they found.
+/* far_measure.c -- what links between hosts and within one cost, for the choice of algorithms: rank 0 and the first rank of the next host throw messages
+ * to and fro, then rank 0 and the next rank of its own host, for each kind of way that there is; everybody takes over what rank 0 has found.
  *
- *   alpha   half of a small message's way there and back: the least of ROUNDS
- *   gap     what each of BURST small messages adds, sent one after the other: as many as go without waiting for the receiver; at
- *           most half of alpha, as the other half of a message's way is the receiver's, which is what long gaps are, too
- *   beta    what each byte of LARGE adds, sent in pieces as collectives send them
- * The least counts: what is more is somebody else's. Hosts are taken to be alike, and joined alike. Within a host alpha is what ranks that share cores
- * make it: they take turns, so that an exchange costs both ways.
+ *   alpha     half of a small message's way there and back
+ *   overhead  what each further small message adds, sent one after the other, for either side; at most half of the way, as the receiver's part
+ *             of a message's way is what long gaps are, too
+ *   beta      what each byte adds, sent in pieces as collectives send them: the size grows until a message takes LONG_ENOUGH
+ *   gamma     what each byte folded, and copied, takes a core, by the kernels and buffers of rank 0
+ * The least counts: what is more is somebody else's. Hosts are taken to be alike, and joined alike. Where ranks share cores they take turns: within a
+ * host an exchange then costs both ways, and what a core does it does for several.
+ *
+ * Rank 0 says what comes next (struct turn), so it can stop when a kind has had its BUDGET, whatever the network is: 50 ms in all.
  */
 #include "run/far.h"
 
@@ -14,120 +17,253 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "language/dtype.h"
+#include "run/tune.h"
+#include "setup/machine.h"
 
-enum { ROUNDS = 24, BURST = HKT_WIRE_DEPTH, LARGES = 3, LARGE = 4 << 20 };
+#include <string.h>
 
-struct links {
-    struct hkt_link far, near;
+enum { ROUNDS = 24, ROUNDS_LEAST = 2, LARGES = 3, LARGE_FIRST = 64 << 10, LARGE_MOST = 4 << 20, FOLDED = 128 << 10, FOLDS = 5 };
+
+static const uint64_t BUDGET = 6000000, LONG_ENOUGH = 1500000; /* ns, of a kind of round; of a message */
+
+/* What rank 0 sends next: messages, which are answered together; none: the end. */
+struct turn {
+    uint32_t messages, end;
+    uint64_t bytes; /* of each */
+};
+
+/* Seconds. */
+struct found {
+    struct hkt_span_cost wire[HKT_SPANS];
+    double               gamma, copy;
+    double               crowd; /* ranks to a core, where they share cores; else 1 */
 };
 
 struct pair {
     struct hkt_communicator *c;
     int                      peer;
-    bool                     first; /* rank 0: it measures */
     char                    *data;
 };
 
-static int move(const struct pair *p, bool send, size_t bytes)
+static int move(const struct pair *p, bool send, void *data, size_t bytes)
 {
     struct hkt_call call = {.coll = send ? HKT_COLL_SEND : HKT_COLL_RECV, .type = HKT_UINT8, .root = p->peer, .count = bytes, .element = 1};
 
-    call.send = call.recv = p->data;
+    call.send = call.recv = data;
     return hkt_operation_run(p->c, &call, &p->c->waiter);
 }
 
-/* Seconds from the first of `count` messages to the answer, the least of `rounds`. */
-static int measure(const struct pair *p, int rounds, int count, size_t bytes, double *least)
+/* One turn of either side; `ns`: how long it took. */
+static int take(const struct pair *p, bool first, struct turn *t, uint64_t *ns)
 {
-    for (int i = 0; i < rounds; i++) {
-        const uint64_t since = hkt_now_ns();
-        double         seconds;
+    const uint64_t since = hkt_now_ns();
+    char           answer = 0;
 
-        for (int k = 0; k < count; k++)
-            HKT_TRY(move(p, p->first, bytes));
-        HKT_TRY(move(p, !p->first, 1));
-        seconds = (double)(hkt_now_ns() - since) * 1e-9;
-        *least  = !i || seconds < *least ? seconds : *least;
-    }
+    HKT_TRY(move(p, first, t, sizeof(*t)));
+    for (uint32_t i = 0; i < t->messages; i++)
+        HKT_TRY(move(p, first, p->data, t->bytes < LARGE_MOST ? (size_t)t->bytes : LARGE_MOST));
+    HKT_TRY(move(p, !first, &answer, 1));
+    *ns = hkt_now_ns() - since;
     return 0;
 }
 
-static int measure_near(const struct pair *p, struct hkt_link *link)
+/* The peer does what it is told until it has heard the end. */
+static int obey(const struct pair *p)
+{
+    struct turn t;
+    uint64_t    ns;
+
+    do
+        HKT_TRY(take(p, false, &t, &ns));
+    while (!t.end);
+    return 0;
+}
+
+/* Rank 0: the least of `rounds` turns, or of as many as the budget holds. */
+static int least_of(const struct pair *p, int rounds, struct turn t, double *seconds)
+{
+    uint64_t ns, least = UINT64_MAX, spent = 0;
+
+    for (int i = 0; i < rounds && (i < ROUNDS_LEAST || spent < BUDGET); i++) {
+        HKT_TRY(take(p, true, &t, &ns));
+        least = ns < least ? ns : least;
+        spent += ns;
+    }
+    *seconds = (double)least * 1e-9;
+    return 0;
+}
+
+static int ask_far(const struct pair *p, struct hkt_span_cost *w)
+{
+    struct turn large = {.messages = 1, .bytes = LARGE_FIRST};
+    double      small, burst, first, seconds = 0;
+
+    HKT_TRY(least_of(p, ROUNDS, (struct turn){0}, &small));
+    HKT_TRY(least_of(p, ROUNDS, (struct turn){.messages = HKT_WIRE_DEPTH - 1, .bytes = 1}, &burst));
+    HKT_TRY(least_of(p, LARGES, large, &first));
+    for (seconds = first; seconds * 1e9 < (double)LONG_ENOUGH && large.bytes < LARGE_MOST;) {
+        large.bytes *= 4;
+        HKT_TRY(least_of(p, LARGES, large, &seconds));
+    }
+    w->overhead = burst > small ? (burst - small) / (HKT_WIRE_DEPTH - 1) : 0;
+    w->overhead = w->overhead < small / 8 ? w->overhead : small / 8;
+    w->alpha    = small / 2 - 2 * w->overhead;
+    w->beta     = seconds > burst ? (seconds - burst) / (double)large.bytes : 0;
+    return 0;
+}
+
+static int ask_near(const struct pair *p, struct hkt_span_cost *w)
 {
     double small;
 
-    HKT_TRY(measure(p, ROUNDS, 1, 1, &small));
-    link->alpha = p->c->waiter.shared ? small : small / 2;
+    HKT_TRY(least_of(p, ROUNDS, (struct turn){0}, &small));
+    w->alpha = p->c->waiter.shared ? small : small / 2;
     return 0;
 }
 
-static int measure_far(const struct pair *p, struct hkt_link *link)
+/* How fast a core folds and copies. */
+static void fold(const struct pair *p, struct found *found)
 {
-    double small, burst, large;
+    const void *const       src[]  = {p->data, p->data + FOLDED};
+    void *const             dst[]  = {p->data + 2 * FOLDED};
+    const struct hkt_reduce add    = {.src = src, .dst = dst, .count = FOLDED / sizeof(float), .nsrc = 2, .ndst = 1, .in = HKT_RAW, .out = HKT_FINISHED};
+    uint64_t                folded = UINT64_MAX, copied = UINT64_MAX;
 
-    HKT_TRY(measure(p, ROUNDS, 1, 1, &small));
-    HKT_TRY(measure(p, ROUNDS, BURST, 1, &burst));
-    HKT_TRY(measure(p, LARGES, 1, LARGE, &large));
-    link->alpha = small / 2;
-    link->gap   = burst > small ? (burst - small) / (BURST - 1) : 0;
-    link->gap   = link->gap < link->alpha / 2 ? link->gap : link->alpha / 2;
-    link->beta  = large > small ? (large - small) / LARGE : 0;
-    return 0;
-}
+    for (int i = 0; i < FOLDS; i++) {
+        const uint64_t begin = hkt_now_ns();
+        uint64_t       middle, end;
 
-/* Rank 0's numbers are everybody's. Until they are, all go by the same guess. */
-static int agree(struct hkt_communicator *c, const struct links *found)
-{
-    struct links   *all  = hkt_alloc((size_t)c->size * sizeof(*all));
-    struct hkt_call call = {.coll = HKT_COLL_SPLIT, .send = found, .recv = all, .count = sizeof(*all), .element = 1, .type = HKT_UINT8};
-    int             rc;
-
-    if (!all)
-        return hkt_communicator_kill(c, HKT_ERR_MEMORY, "communicator %s: rank %d is out of memory", c->name, c->rank);
-    rc = hkt_operation_run(c, &call, &c->waiter);
-    if (!rc) {
-        c->far->link = all[0].far;
-        c->far->near = all[0].near;
-        hkt_log(HKT_LOG_DEBUG, "communicator %s: between hosts %.2f us, %.2f us for each of many messages, %.2f GB/s; within a host %.2f us", c->name,
-                c->far->link.alpha * 1e6, c->far->link.gap * 1e6, c->far->link.beta > 0 ? 1e-9 / c->far->link.beta : 0.0,
-                c->far->near.alpha * 1e6);
+        hkt_reduce_kernel(HKT_FLOAT32, HKT_SUM)(&add);
+        middle = hkt_now_ns();
+        hkt_copy_bytes(dst, 1, src[0], FOLDED, false);
+        end    = hkt_now_ns();
+        folded = middle - begin < folded ? middle - begin : folded;
+        copied = end - middle < copied ? end - middle : copied;
     }
-    hkt_free(all);
-    return rc;
+    found->gamma = (double)folded * 1e-9 / FOLDED;
+    found->copy  = (double)copied * 1e-9 / FOLDED;
 }
 
-/* The first rank after 0 on its host, or on another; 0: there is none. */
-static int partner(const struct hkt_communicator *c, bool near)
+/* Rank 0 and its partner measure, the others go on. */
+static int between(struct pair *p, int partner, int (*ask)(const struct pair *, struct hkt_span_cost *), struct hkt_span_cost *w)
+{
+    struct turn end = {.end = 1};
+    uint64_t    ns;
+
+    if (!partner || (p->c->rank && p->c->rank != partner))
+        return 0;
+    p->peer = p->c->rank ? 0 : partner;
+    if (p->c->rank)
+        return obey(p);
+    HKT_TRY(ask(p, w));
+    return take(p, true, &end, &ns);
+}
+
+/* The first rank after 0 that is so far from it; 0: there is none. */
+static int partner_at(const struct hkt_communicator *c, enum hkt_span span)
 {
     for (int r = 1; r < c->size; r++)
-        if ((c->far->host[r] == 0) == near)
+        if (hkt_fabric_span(&c->far->fabric, 0, (uint32_t)r) == span)
             return r;
     return 0;
 }
 
-/* Rank 0 and its partner measure, the others go on. */
-static int between(struct hkt_communicator *c, int peer, int (*what)(const struct pair *, struct hkt_link *), struct hkt_link *link)
+static int measure(struct hkt_communicator *c, struct found *found)
 {
-    struct pair p = {.c = c, .first = c->rank == 0, .peer = c->rank ? 0 : peer};
-    int         rc;
+    struct pair p = {.c = c};
+    int         partner[HKT_SPANS], rc = 0;
 
-    if (!peer || (c->rank && c->rank != peer))
+    for (int span = 0; span < HKT_SPANS; span++)
+        partner[span] = partner_at(c, (enum hkt_span)span);
+    if (c->rank && c->rank != partner[0] && c->rank != partner[1] && c->rank != partner[2])
         return 0;
-    p.data = hkt_alloc(LARGE);
-    rc     = p.data ? what(&p, link) : hkt_communicator_kill(c, HKT_ERR_MEMORY, "communicator %s: rank %d is out of memory", c->name, c->rank);
+    p.data = hkt_alloc(LARGE_MOST);
+    if (!p.data)
+        return hkt_communicator_kill(c, HKT_ERR_MEMORY, "communicator %s: rank %d is out of memory", c->name, c->rank);
+    memset(p.data, 0, LARGE_MOST); /* the pages are there before the clock runs */
+    if (!c->rank)
+        fold(&p, found);
+    for (int span = 0; span < HKT_SPANS && !rc; span++)
+        rc = between(&p, partner[span], span == HKT_SPAN_NETWORK ? ask_far : ask_near, &found->wire[span]);
     hkt_free(p.data);
     return rc;
 }
 
+/* What links cost is known, or guessed: the choice is made on it from now on. */
+static int take_over(struct hkt_communicator *c, const struct found *found)
+{
+    struct hkt_fabric *f = &c->far->fabric;
+
+    for (int span = 0; span < HKT_SPANS; span++)
+        f->wire[span] = found->wire[span];
+    f->wire[HKT_SPAN_NETWORK].overhead *= found->crowd;
+    f->gamma = found->gamma * found->crowd;
+    f->copy  = found->copy * found->crowd;
+    hkt_tune_forget(c);
+    hkt_predictor_close(c->far->predictor);
+    c->far->predictor = NULL;
+    return hkt_predictor_open(&c->far->predictor, f);
+}
+
+/* Rank 0's numbers are everybody's. Until they are, all go by the same guess. */
+static int agree(struct hkt_communicator *c, const struct found *found)
+{
+    struct found   *all  = hkt_alloc((size_t)c->size * sizeof(*all));
+    struct hkt_call call = {.coll = HKT_COLL_SPLIT, .send = found, .recv = all, .count = sizeof(*all), .element = 1, .type = HKT_UINT8};
+    int             rc   = all ? hkt_operation_run(c, &call, &c->waiter) : HKT_ERR_MEMORY;
+
+    if (!rc)
+        rc = take_over(c, &all[0]);
+    hkt_free(all);
+    return rc == HKT_ERR_MEMORY ? hkt_communicator_kill(c, rc, "communicator %s: rank %d is out of memory", c->name, c->rank) : rc;
+}
+
+/* Ranks of this host to a core that this rank may use. */
+static double crowd(const struct hkt_communicator *c)
+{
+    struct hkt_cpus cpus;
+    double          cores = 0;
+
+    if (!c->waiter.shared)
+        return 1;
+    hkt_machine_cpus(&cpus);
+    for (int i = 0; i < HKT_CPU_WORDS; i++)
+        cores += __builtin_popcountl(cpus.bits[i]);
+    cores = cpus.quota < cores ? cpus.quota : cores;
+    return cores > 0 && c->seats > cores ? c->seats / cores : 1;
+}
+
 int hkt_far_measure(struct hkt_communicator *c)
 {
-    struct links found = {{.alpha = 25e-6, .gap = 3e-6, .beta = 0.5e-9, .gamma = hkt_tune_local_link.gamma}, hkt_tune_local_link};
+    const struct hkt_span_cost near  = {.alpha = hkt_tune_local_link.alpha};
+    struct found               found = {{near, near, {.alpha = 19e-6, .overhead = 3e-6, .beta = 0.5e-9}}, 0.08e-9, 0.07e-9, 1};
+    const uint64_t             since = hkt_now_ns();
+    const struct hkt_fabric   *f;
 
     if (!c->far)
         return 0;
-    c->far->link = found.far;
-    c->far->near = found.near;
-    HKT_TRY(between(c, partner(c, false), measure_far, &found.far));
-    HKT_TRY(between(c, partner(c, true), measure_near, &found.near));
-    return agree(c, &found);
+    if (take_over(c, &found))
+        return hkt_communicator_kill(c, HKT_ERR_MEMORY, "communicator %s: rank %d is out of memory", c->name, c->rank);
+    HKT_TRY(measure(c, &found));
+    found.crowd = crowd(c);
+    HKT_TRY(agree(c, &found));
+    f = &c->far->fabric;
+    hkt_log(HKT_LOG_DEBUG,
+            "communicator %s: %d ranks on %d hosts; within a host %.2f us, folding %.1f GB/s; between hosts %.2f us, %.2f us of each message for "
+            "either side, %.2f GB/s; measured in %.1f ms",
+            c->name, c->size, f->hosts, f->wire[HKT_SPAN_CACHE].alpha * 1e6, 1e-9 / f->gamma, f->wire[HKT_SPAN_NETWORK].alpha * 1e6,
+            f->wire[HKT_SPAN_NETWORK].overhead * 1e6, f->wire[HKT_SPAN_NETWORK].beta > 0 ? 1e-9 / f->wire[HKT_SPAN_NETWORK].beta : 0.0,
+            (double)(hkt_now_ns() - since) * 1e-6);
+    return 0;
+}
+
+int hkt_far_inherit(struct hkt_communicator *c, const struct hkt_communicator *parent)
+{
+    const struct hkt_fabric *f     = &parent->far->fabric;
+    struct found             found = {.gamma = f->gamma, .copy = f->copy, .crowd = 1};
+
+    for (int span = 0; span < HKT_SPANS; span++)
+        found.wire[span] = f->wire[span];
+    return take_over(c, &found);
 }

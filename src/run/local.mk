@@ -4,6 +4,7 @@ libcore_la_SOURCES += \
 	src/run/bind_wire.c \
 	src/run/buffer.c src/run/buffer.h \
 	src/run/call.c src/run/call.h \
+	src/run/choose.c src/run/choose.h \
 	src/run/communicator.c src/run/communicator.h \
 	src/run/edge.c src/run/edge.h \
 	src/run/execute_host.c src/run/execute_host.h \

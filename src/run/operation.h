@@ -24,7 +24,7 @@ struct hkt_operation {
     uint32_t               landing; /* of the plan: those before it are named in this slice */
     size_t                 slice_elements, slot_bytes, element, wide;
     bool                   stream;
-    enum hkt_question      asked;
+    enum hkt_open_question      asked;
     enum hkt_way           way;   /* what rank 0 said to it */
     uint64_t               began; /* its steps, hkt_now_ns(); 0: the time is not wanted */
 

@@ -170,10 +170,9 @@ static size_t staging_bytes(const struct hkt_operation *op)
     return !op->plan->slots ? 0 : least > hkt_options()->staging ? least : hkt_options()->staging;
 }
 
-/* Between hosts all cut alike whatever their buffers need: messages of a size that keeps two under way, less where many ranks send. */
-static size_t slice_bytes(const struct hkt_communicator *c)
+size_t hkt_scheduled_slice(int size)
 {
-    const size_t each = (SLICES_BYTES / (size_t)c->size + 4095) & ~(size_t)4095;
+    const size_t each = (SLICES_BYTES / (size_t)size + 4095) & ~(size_t)4095;
 
     return each > SLICE_MOST ? SLICE_MOST : each < SLICE_LEAST ? SLICE_LEAST : each;
 }
@@ -186,7 +185,7 @@ static void cut_slices(struct hkt_operation *op, size_t block)
     op->slices         = longest != 0;
     op->slice_elements = longest;
     if (op->comm->far || op->plan->slots) {
-        op->slot_bytes     = op->comm->far ? slice_bytes(op->comm) : staging_bytes(op) / (2 * op->plan->slots) / 4096 * 4096;
+        op->slot_bytes     = op->comm->far ? hkt_scheduled_slice(op->comm->size) : staging_bytes(op) / (2 * op->plan->slots) / 4096 * 4096;
         op->slice_elements = op->slot_bytes / wide / HKT_PART_ALIGN * HKT_PART_ALIGN;
         op->slices         = (uint32_t)(longest / op->slice_elements + (longest % op->slice_elements != 0));
     }

@@ -1,22 +1,18 @@
-/* tune.c -- choosing. The limits of the flat algorithm are measured (bench/versus): up to them one synchronisation and one extra copy
- * beat two synchronisations and none. Among schedules, ranks of one host take `direct`: there a message is a pointer, what counts is
- * passes over memory, and it has the fewest (docs/algorithms.md). Where that cannot run, the algorithms' cost functions decide. How plain
- * memory is copied and whether results bypass the caches is learned while the program runs.
+/* tune.c -- how a call is run. The limits of the flat algorithm are measured (bench/versus): up to them one synchronisation and one extra copy
+ * beat two synchronisations and none. Which algorithm runs what is choose.c's; here plans are made of it and kept. How plain memory is copied and
+ * whether results bypass the caches is learned while the program runs.
  */
 #include "run/tune.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "language/dtype.h"
-#include "language/tuning.h"
+#include "run/choose.h"
 #include "run/far.h"
-#include "setup/capability.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
+#include "run/scheduled.h"
 
 /* Bytes. FLAT_MAPPED: above it, two synchronisations on mapped buffers beat one and a copy, when every rank has a core;
  * FLAT_BROADCAST: the same where the root goes on at once. READ_LEAST: from such messages and blocks on, plain memory is copied by system call: one copy instead of two. */
@@ -25,46 +21,13 @@ enum { FLAT_MAPPED = 2048, FLAT_BROADCAST = 8192, READ_LEAST = 32768 };
 /* One host: a cache line takes 50 to 240 ns, a core copies about 10 GB/s and reduces a little slower. */
 const struct hkt_link hkt_tune_local_link = {.alpha = 300e-9, .gap = 20e-9, .beta = 0.1e-9, .gamma = 0.05e-9};
 
-static const struct hkt_algorithm *forced[HKT_COLL_SCHEDULED]; /* by HKT_ALGORITHM; written once at the start */
-static struct hkt_tuning           table;                      /* of HKT_TUNING; likewise */
-
-/* "ring", or "all_reduce:ring;broadcast:tree". */
-void hkt_tune_start(void)
-{
-    const char *text = hkt_options()->algorithm;
-    char        name[64];
-
-    if (*hkt_options()->tuning && hkt_tuning_read(&table, hkt_options()->tuning) < 0)
-        hkt_log(HKT_LOG_ERROR, "HKT_TUNING: %s; nothing of it is used", hkt_last_error());
-    snprintf(name, sizeof(name), "%016" PRIx64, table.hash);
-    if (table.hash)
-        hkt_capability_must("HKT_TUNING, by the hash of its rules,", name); /* ranks that choose by different tables would wait for each other */
-    while (*text) {
-        const size_t                n = strcspn(text, ";");
-        const struct hkt_algorithm *a;
-        char                       *colon;
-
-        snprintf(name, sizeof(name), "%.*s", (int)n, text);
-        colon = strchr(name, ':');
-        a     = hkt_algorithm_find(colon ? colon + 1 : name);
-        if (!a)
-            hkt_log(HKT_LOG_ERROR, "HKT_ALGORITHM: there is no algorithm %s; hkt-info --algorithms lists them", colon ? colon + 1 : name);
-        if (colon)
-            *colon = 0;
-        for (int k = 0; k < HKT_COLL_SCHEDULED; k++)
-            if (!colon || !strcmp(name, hkt_coll_name[k]))
-                forced[k] = a;
-        text += n + (text[n] == ';');
-    }
-}
-
 bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *call)
 {
     const size_t bytes  = hkt_flat_bytes(comm, call);
     const size_t mapped = call->coll == HKT_COLL_BROADCAST ? FLAT_BROADCAST : FLAT_MAPPED;
     const size_t most   = comm->reach == HKT_REACH_MAP && !comm->waiter.shared ? mapped : HKT_EAGER;
 
-    return bytes <= most && (call->coll >= HKT_COLL_SCHEDULED || !forced[call->coll] || !call->count);
+    return bytes <= most && (call->coll >= HKT_COLL_SCHEDULED || !hkt_choose_forced(call->coll) || !call->count);
 }
 
 /* Bytes of the vector, or of the blocks of all ranks. */
@@ -77,7 +40,7 @@ static size_t whole(const struct hkt_communicator *comm, const struct hkt_call *
 
 enum { FIRST = 8, TRIES = 2, AGAIN = 256, MAGNITUDES = 64 };
 
-static struct hkt_experience *experience(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question)
+static struct hkt_experience *experience(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_open_question question)
 {
     const int magnitude = 63 - __builtin_clzll((call->count * call->element) | 1);
 
@@ -87,7 +50,7 @@ static struct hkt_experience *experience(const struct hkt_communicator *comm, co
 }
 
 /* Before anything is known, and where ranks share cores: there a call's time is mostly the scheduler's and says nothing. Measured. */
-static enum hkt_way rule(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question)
+static enum hkt_way rule(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_open_question question)
 {
     const struct hkt_collective *k     = &hkt_collective[call->coll];
     const bool                   small = call->count * call->element < READ_LEAST;
@@ -99,7 +62,7 @@ static enum hkt_way rule(const struct hkt_communicator *comm, const struct hkt_c
 
 /* What the rule says at first; then the faster, and now and then the other, more than once, since the first call finds the caches as the other
  * way has left them. */
-enum hkt_way hkt_tune_way(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question)
+enum hkt_way hkt_tune_way(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_open_question question)
 {
     const struct hkt_experience *e    = experience(comm, call, question);
     enum hkt_way                 best = rule(comm, call, question);
@@ -118,7 +81,7 @@ bool hkt_tune_learns(const struct hkt_communicator *comm, enum hkt_reach reach, 
     return reach == HKT_REACH_READ || (!hkt_options()->nontemporal && traffic >= comm->nontemporal / 4);
 }
 
-void hkt_tune_learn(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question, enum hkt_way way, double seconds)
+void hkt_tune_learn(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_open_question question, enum hkt_way way, double seconds)
 {
     struct hkt_experience *e;
     float                 *known;
@@ -141,97 +104,65 @@ enum hkt_reach hkt_tune_message(enum hkt_reach reach, size_t bytes)
     return bytes < (reach == HKT_REACH_MAP ? FLAT_MAPPED : READ_LEAST) ? HKT_REACH_STAGE : reach;
 }
 
-/* Can it run the shape, in the order asked for? */
-static bool fits(const struct hkt_algorithm *a, const struct hkt_shape *shape, hkt_order_t order)
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+static bool same_offer(const struct hkt_choice *c, const struct hkt_offer *o)
 {
-    if (!a || hkt_algorithm_refuses(a, shape))
-        return false;
-    return order != HKT_ORDER_CANONICAL || !hkt_collective[shape->coll].reduces || hkt_algorithm_canonical(a, shape);
+    return c->algorithm == o->algorithm && c->inner == o->inner && c->outer == o->outer;
 }
 
-/* Seconds over `hosts` hosts, the same for all ranks. All ranks of a host send by the one link it has; what an algorithm that knows
- * of no hosts sends may all go from host to host. */
-static double cost_over(const struct hkt_algorithm *a, const struct hkt_shape *shape, double bytes, struct hkt_hosts over)
-{
-    const bool       knows    = shape->ngroups > 1 && !strcmp(a->name, "hierarchical");
-    struct hkt_link  link     = over.hosts < 2 ? hkt_tune_local_link : *over.link;
-    struct hkt_link  near     = over.hosts < 2 ? hkt_tune_local_link : *over.near;
-    struct hkt_shape anywhere = *shape;
-
-    anywhere.rank = anywhere.root;
-    if (over.hosts > 1)
-        link.beta *= (double)shape->size / over.hosts;
-    near.outer = &link;
-    return a->cost(&anywhere, bytes, knows ? &near : &link);
-}
-
-/* Steps run in order, so a rank that waits for one block does not send the next: where rounds have many blocks the formulas count a latency a
- * round, but the engine pays one a block (docs/simulator.md: 64 ranks, 1 MiB: circulant 417 us instead of 190). Between hosts these are not taken. */
-static bool pays_per_block(const struct hkt_algorithm *a)
-{
-    static const char *const names[] = {"circulant", "halving", "bruck", "tree", "pat"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        if (!strcmp(a->name, names[i]))
-            return true;
-    return false;
-}
-
-const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order, struct hkt_hosts over)
-{
-    const struct hkt_tuning_rule *rule  = hkt_tuning_find(&table, shape, over.hosts, bytes);
-    const struct hkt_algorithm   *best  = hkt_algorithm_find("direct");
-    double                        least = 0;
-
-    if (fits(forced[shape->coll], shape, order))
-        return forced[shape->coll];
-    if (rule && fits(rule->algorithm, shape, order))
-        return rule->algorithm;
-    if (over.hosts < 2 && fits(best, shape, order))
-        return best;
-    best = NULL;
-    for (int i = 0; hkt_algorithms[i]; i++) {
-        double cost;
-
-        if (!fits(hkt_algorithms[i], shape, order) || (over.hosts > 1 && pays_per_block(hkt_algorithms[i])))
-            continue;
-        cost = cost_over(hkt_algorithms[i], shape, bytes, over);
-        if (!best || cost < least) {
-            best  = hkt_algorithms[i];
-            least = cost;
-        }
-    }
-    return best;
-}
-
-static const struct hkt_plan *same_plan(const struct hkt_communicator *comm, const struct hkt_choice *key, const struct hkt_algorithm *a)
+static const struct hkt_plan *same_plan(const struct hkt_communicator *comm, const struct hkt_choice *key, const struct hkt_offer *o)
 {
     for (uint32_t i = 0; i < comm->choices; i++) {
         const struct hkt_choice *c = &comm->choice[i];
 
-        if (c->coll == key->coll && c->reach == key->reach && c->root == key->root && c->plan->algorithm == a)
+        if (c->coll == key->coll && c->reach == key->reach && c->root == key->root && same_offer(c, o))
             return c->plan;
     }
     return NULL;
 }
 
+/* Has it been chosen for another reach or root? Then the same it is. */
+static bool same_choice(const struct hkt_communicator *comm, const struct hkt_choice *key, struct hkt_offer *o)
+{
+    for (uint32_t i = 0; i < comm->choices; i++) {
+        const struct hkt_choice *c = &comm->choice[i];
+
+        if (c->coll == key->coll && c->magnitude == key->magnitude) {
+            *o = (struct hkt_offer){.algorithm = c->algorithm, .inner = c->inner, .outer = c->outer};
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The choice is one of the magnitude, not of the call that happens to come first: hosts whose buffers are reached in other ways have seen others. */
-static int build(struct hkt_communicator *comm, struct hkt_choice *key)
+static int choose(const struct hkt_communicator *comm, const struct hkt_terms *terms, const struct hkt_choice *key, struct hkt_offer *offer)
 {
     const double           bytes = 0.75 * (double)(1ULL << (key->magnitude < 63 ? key->magnitude : 63));
-    const struct hkt_far  *far   = comm->far;
-    const struct hkt_shape shape = {.coll        = key->coll,
-                                    .rank        = comm->rank,
-                                    .size        = comm->size,
-                                    .root        = key->root,
-                                    .ngroups     = far && far->group ? far->hosts : 0,
-                                    .group_start = far ? far->group : NULL};
-    const struct hkt_ground ground = {key->reach, far ? far->host : NULL};
-    const struct hkt_algorithm *a = hkt_tune_choose(&shape, bytes, comm->order, far ? (struct hkt_hosts){far->hosts, &far->link, &far->near} : (struct hkt_hosts){1, NULL, NULL});
-    struct hkt_plan            *made;
+    const struct hkt_shape shape = {.coll = key->coll, .rank = comm->rank, .size = comm->size, .root = key->root};
+    const uint64_t         since = hkt_now_ns();
+    char                   reason[HKT_REASON], name[64];
 
-    if (!a)
-        return hkt_fail(HKT_ERR_INTERNAL, "no algorithm can run %s over %d ranks", hkt_coll_name[key->coll], comm->size);
+    if (same_choice(comm, key, offer))
+        return 0;
+    HKT_TRY(hkt_choose(terms, &shape, bytes, offer, reason));
+    if (comm->rank) /* all find the same */
+        return 0;
+    hkt_log(HKT_LOG_DEBUG, "communicator %s: %s of up to %g bytes: %s: %s (chosen in %.2f ms)", comm->name, hkt_coll_name[key->coll], bytes / 0.75,
+            hkt_offer_name(offer, name), reason, (double)(hkt_now_ns() - since) * 1e-6);
+    return 0;
+}
+
+static int build(struct hkt_communicator *comm, struct hkt_choice *key)
+{
+    const struct hkt_far  *far    = comm->far;
+    const struct hkt_terms terms  = {far ? far->predictor : NULL, far ? far->fabric.hosts : 1, comm->order, far ? (double)hkt_scheduled_slice(comm->size) : 0};
+    struct hkt_shape       shape  = {.coll = key->coll, .rank = comm->rank, .size = comm->size, .root = key->root};
+    struct hkt_offer       offer;
+    struct hkt_plan       *made;
+
+    HKT_TRY(choose(comm, &terms, key, &offer));
     if (!(comm->choices & (comm->choices - 1))) { /* 0, 1, 2, 4, 8 ...: full */
         void *more = hkt_realloc(comm->choice, (comm->choices ? 2 * comm->choices : 1) * sizeof(*comm->choice));
 
@@ -239,14 +170,17 @@ static int build(struct hkt_communicator *comm, struct hkt_choice *key)
             return HKT_ERR_MEMORY;
         comm->choice = more;
     }
-    key->plan = same_plan(comm, key, a);
-    key->owns = !key->plan;
+    key->algorithm = offer.algorithm;
+    key->inner     = offer.inner;
+    key->outer     = offer.outer;
+    key->plan      = same_plan(comm, key, &offer);
+    key->owns      = !key->plan;
     if (!key->plan) {
-        HKT_TRY(hkt_plan_build(&made, a, &shape, ground));
+        shape = hkt_choose_shape(&terms, &shape, &offer);
+        HKT_TRY(hkt_plan_build(&made, offer.algorithm, &shape, (struct hkt_ground){key->reach, far ? far->host : NULL}));
         key->plan = made;
     }
     comm->choice[comm->choices++] = *key;
-    hkt_log(HKT_LOG_DEBUG, "communicator %s: %s of up to %g bytes: %s", comm->name, hkt_coll_name[key->coll], bytes / 0.75, a->name);
     return 0;
 }
 
@@ -274,11 +208,18 @@ int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, st
     return 0;
 }
 
-void hkt_tune_free(struct hkt_communicator *comm)
+void hkt_tune_forget(struct hkt_communicator *comm)
 {
     for (uint32_t i = 0; i < comm->choices; i++)
         if (comm->choice[i].owns)
             hkt_plan_free((struct hkt_plan *)(uintptr_t)comm->choice[i].plan);
     hkt_free(comm->choice);
+    comm->choice  = NULL;
+    comm->choices = 0;
+}
+
+void hkt_tune_free(struct hkt_communicator *comm)
+{
+    hkt_tune_forget(comm);
     hkt_free(comm->experience);
 }

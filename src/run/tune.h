@@ -6,8 +6,6 @@
 #include "run/communicator.h"
 #include "run/plan.h"
 
-void hkt_tune_start(void); /* reads HKT_ALGORITHM and HKT_TUNING; once, before any call */
-
 /* Small enough for the flat algorithm? */
 bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *call);
 
@@ -15,7 +13,7 @@ bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *c
  * answers, keeps the times, and says in its line what all ranks do.
  *   plain   memory that peers can read: the usual plan by system calls instead of loads and stores, or through the staging memory
  *   mapped  large results: stored as usual, or past the caches */
-enum hkt_question { HKT_PLAIN, HKT_MAPPED, HKT_QUESTIONS };
+enum hkt_open_question { HKT_PLAIN, HKT_MAPPED, HKT_QUESTIONS };
 enum hkt_way { HKT_WAY_READ = 0, HKT_WAY_STAGE = 1, HKT_WAY_CACHE = 0, HKT_WAY_BYPASS = 1, HKT_WAYS = 2 };
 
 struct hkt_experience {
@@ -24,13 +22,13 @@ struct hkt_experience {
 };
 
 /* Rank 0: its answer for this call. */
-enum hkt_way hkt_tune_way(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question);
+enum hkt_way hkt_tune_way(const struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_open_question question);
 
 /* Is the time of a call of so much traffic (hkt_call_traffic(), bytes) worth keeping? */
 bool hkt_tune_learns(const struct hkt_communicator *comm, enum hkt_reach reach, size_t traffic);
 
 /* Rank 0: how long it took from the last rank's entry. */
-void hkt_tune_learn(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_question question, enum hkt_way way, double seconds);
+void hkt_tune_learn(struct hkt_communicator *comm, const struct hkt_call *call, enum hkt_open_question question, enum hkt_way way, double seconds);
 
 /* How a message is best sent from a buffer of this reach: small ones go through the banks. */
 enum hkt_reach hkt_tune_message(enum hkt_reach reach, size_t bytes);
@@ -45,16 +43,8 @@ struct hkt_request {
 /* The plan for a call: from the cache, else chosen, built and kept. */
 int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, struct hkt_request request, const struct hkt_plan **plan);
 
-void hkt_tune_free(struct hkt_communicator *comm); /* the cache */
-
-/* The algorithm the above takes, for a communicator of this kind: HKT_ALGORITHM, else the table of HKT_TUNING, else the cheapest that keeps the order asked for. NULL
- * when none can run. */
-struct hkt_hosts {
-    int                    hosts;
-    const struct hkt_link *link, *near; /* between two hosts, and within one, when there are several */
-};
-
-const struct hkt_algorithm *hkt_tune_choose(const struct hkt_shape *shape, double bytes, hkt_order_t order, struct hkt_hosts over);
+void hkt_tune_forget(struct hkt_communicator *comm); /* the plans: what they were chosen by has changed, on all ranks */
+void hkt_tune_free(struct hkt_communicator *comm);
 
 /* The link between two ranks of a host. */
 extern const struct hkt_link hkt_tune_local_link;

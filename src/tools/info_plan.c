@@ -3,6 +3,7 @@
 #include "info.h"
 
 #include "language/dtype.h"
+#include "run/choose.h"
 #include "run/operation.h"
 #include "run/plan.h"
 #include "run/tune.h"
@@ -51,12 +52,18 @@ static bool runs_flat(const struct hkt_shape *shape, size_t bytes)
     return hkt_tune_flat(&comm, &call);
 }
 
+static int choose(const struct hkt_shape *shape, double bytes, hkt_order_t order, struct hkt_offer *offer, char reason[HKT_REASON])
+{
+    return hkt_choose(&(struct hkt_terms){.hosts = 1, .order = order}, shape, bytes, offer, reason);
+}
+
 static void print_offers(const struct hkt_shape *shape, double bytes, hkt_order_t order)
 {
-    const struct hkt_algorithm *chosen = hkt_tune_choose(shape, bytes, order, (struct hkt_hosts){1, NULL, NULL});
+    struct hkt_offer            picked;
+    char                        reason[HKT_REASON], time[32];
+    const struct hkt_algorithm *chosen = choose(shape, bytes, order, &picked, reason) ? NULL : picked.algorithm;
     struct offer                offer[MOST];
     const int                   n = find_offers(shape, bytes, offer);
-    char                        time[32];
 
     for (int i = 0; i < n; i++)
         printf("  %c %-14s %12s   %-12s %s\n", offer[i].algorithm == chosen ? '*' : ' ', offer[i].algorithm->name,
@@ -133,9 +140,10 @@ static int print_plan(const struct hkt_algorithm *a, const struct hkt_shape *sha
 
 int info_plan(const struct hkt_shape *shape, size_t bytes, hkt_order_t order)
 {
-    const struct hkt_algorithm *a = hkt_tune_choose(shape, (double)bytes, order, (struct hkt_hosts){1, NULL, NULL});
-    char                        text[32];
-    int                         rc = 0;
+    struct hkt_offer offer;
+    char             text[32], reason[HKT_REASON];
+    const int        chosen = choose(shape, (double)bytes, order, &offer, reason);
+    int              rc     = 0;
 
     printf("%s of %s over %d ranks on one machine\n", hkt_coll_name[shape->coll], info_bytes((double)bytes, text),
            shape->size);
@@ -144,13 +152,13 @@ int info_plan(const struct hkt_shape *shape, size_t bytes, hkt_order_t order)
                info_bytes(HKT_EAGER, text));
         return 0;
     }
-    if (!a) {
+    if (chosen) {
         printf("no algorithm can run it\n");
         return 1;
     }
-    printf("runs %s: %s\n\n", a->name, a->desc);
+    printf("runs %s: %s\nby: %s\n\n", offer.algorithm->name, offer.algorithm->desc, reason);
     print_offers(shape, (double)bytes, order);
     for (int reach = 0; reach < HKT_REACHES && !rc; reach++)
-        rc = print_plan(a, shape, (enum hkt_reach)reach);
+        rc = print_plan(offer.algorithm, shape, (enum hkt_reach)reach);
     return rc;
 }
