@@ -185,6 +185,77 @@ START_TEST(test_credits)
 }
 END_TEST
 
+/* The bytes of message n of those that run ahead. */
+static size_t small_size(uint64_t n)
+{
+    return n % 4 ? 8 : HKT_WIRE_SMALL;
+}
+
+/* Sends until the receiver stands against it; gives how many messages have left. */
+static uint64_t send_ahead(struct wires *x, enum hkt_lane lane, uint64_t count, char (*memory)[HKT_WIRE_SMALL + 8], bool large_last)
+{
+    _Atomic uint64_t *sent = hkt_wire_sent(x->w, lane, 1);
+    uint64_t          n    = 0;
+
+    for (int idle = 0; idle < 300; idle++) {
+        for (; n < count && n < atomic_load(sent) + HKT_WIRE_RING; n++, idle = 0) {
+            const struct letter l = {1, lane, large_last && n + 1 == count ? HKT_WIRE_SMALL + 1 : small_size(n + 1), n + 1};
+
+            wires_fill(memory[n % HKT_WIRE_RING], l.bytes, l.tag);
+            wires_send(x->w, &l, memory[n % HKT_WIRE_RING]);
+        }
+        hkt_wire_poll();
+        usleep(100);
+    }
+    return atomic_load(sent);
+}
+
+static void receive_all(struct wires *x, enum hkt_lane lane, uint64_t count, char *to, bool large_last)
+{
+    for (uint64_t n = 1; n <= count; n++) {
+        const struct letter l = {0, lane, large_last && n == count ? HKT_WIRE_SMALL + 1 : small_size(n), n};
+
+        wires_receive(x->w, &l, to);
+        wires_await(hkt_wire_arrived(x->w, lane, 0), n);
+        wires_check(to, l.bytes, n);
+    }
+}
+
+static void small_credit_rank(struct rank *me)
+{
+    static char   memory[2][HKT_WIRE_RING][HKT_WIRE_SMALL + 8], other[8];
+    struct wires  x;
+    struct board *board = me->shared;
+    const int     few   = HKT_WIRE_DEPTH + 2; /* then a large one */
+
+    wires_join(&x, me);
+    if (me->rank == 0) {
+        wires_receive(x.w, &(struct letter){1, HKT_LANE_MESSAGE, 8, 1}, other);
+        wires_await(hkt_wire_arrived(x.w, HKT_LANE_MESSAGE, 1), 1);
+        expect_true(send_ahead(&x, HKT_LANE_COLLECTIVE, HKT_WIRE_AHEAD + 5, memory[0], false) == HKT_WIRE_AHEAD);
+        expect_true(send_ahead(&x, HKT_LANE_MESSAGE, (uint64_t)few + 1, memory[1], true) == (uint64_t)few);
+        atomic_store(&board->go, 1);
+        wires_await(hkt_wire_sent(x.w, HKT_LANE_COLLECTIVE, 1), HKT_WIRE_AHEAD + 5);
+        wires_await(hkt_wire_sent(x.w, HKT_LANE_MESSAGE, 1), (uint64_t)few + 1);
+    } else {
+        wires_send(x.w, &(struct letter){0, HKT_LANE_MESSAGE, 8, 1}, other);
+        while (!atomic_load(&board->go)) {
+            hkt_wire_poll();
+            usleep(100);
+        }
+        receive_all(&x, HKT_LANE_COLLECTIVE, HKT_WIRE_AHEAD + 5, memory[0][0], false);
+        receive_all(&x, HKT_LANE_MESSAGE, (uint64_t)few + 1, memory[1][0], true);
+    }
+    wires_leave(&x);
+}
+
+/* With small messages a sender runs HKT_WIRE_AHEAD ahead, and not one more; a large one behind them waits as one does that follows large ones. */
+START_TEST(test_small_credits)
+{
+    net_world(2, small_credit_rank, _i);
+}
+END_TEST
+
 /* ---- without polling */
 
 static void quiet_rank(struct rank *me)
@@ -528,6 +599,7 @@ static void add(Suite *s)
     ADD(s, test_order, NETWORKS, 120);
     ADD(s, test_order_of_three, 1, 120);
     ADD(s, test_credits, NETWORKS, 60);
+    ADD(s, test_small_credits, NETWORKS, 60);
     ADD(s, test_thread, NETWORKS, 60);
     ADD(s, test_pollers_and_signals, 1, 120);
     ADD(s, test_conflict, 4, 60);

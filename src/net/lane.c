@@ -11,26 +11,38 @@
 
 #include <string.h>
 
-enum { KEPT = 8 /* buffers of HKT_WIRE_MOST bytes that are kept */ };
+enum { KEPT = 64 };
 
-static struct { /* under the lock */
-    char *buffer[KEPT];
-    int   n;
-} kept;
+static struct pool { /* under the lock */
+    uint32_t size; /* bytes of each buffer */
+    int      most, n; /* that are kept; that are */
+    char    *buffer[KEPT];
+} pools[] = {{.size = 1024, .most = KEPT}, {.size = HKT_WIRE_SMALL, .most = 16}, {.size = HKT_WIRE_MOST, .most = 8}};
 
 /* ---- memory of what comes ahead ---------------------------------------------------------------------------------- */
 
+static struct pool *pool_for(uint32_t bytes)
+{
+    struct pool *p = pools;
+
+    while (p->size < bytes)
+        p++;
+    return p;
+}
+
 static char *take_buffer(uint32_t bytes)
 {
-    if (bytes <= HKT_LARGE_MIN)
-        return hkt_alloc(bytes);
-    return kept.n ? kept.buffer[--kept.n] : hkt_alloc(HKT_WIRE_MOST);
+    struct pool *p = pool_for(bytes);
+
+    return p->n ? p->buffer[--p->n] : hkt_alloc(p->size);
 }
 
 static void drop_ahead(struct hkt_arrival *a)
 {
-    if (a->ahead && a->bytes > HKT_LARGE_MIN && kept.n < KEPT)
-        kept.buffer[kept.n++] = a->ahead;
+    struct pool *p = pool_for(a->bytes);
+
+    if (a->ahead && p->n < p->most)
+        p->buffer[p->n++] = a->ahead;
     else
         hkt_free(a->ahead);
     a->ahead = NULL;
@@ -38,9 +50,11 @@ static void drop_ahead(struct hkt_arrival *a)
 
 void hkt_lane_free(struct hkt_pair *p)
 {
-    for (int lane = 0; lane < HKT_LANES; lane++)
-        for (int i = 0; i < HKT_ARRIVALS; i++)
+    for (int lane = 0; lane < HKT_LANES; lane++) {
+        for (int i = 0; i < HKT_ARRIVALS && p->in[lane].arrival; i++)
             drop_ahead(&p->in[lane].arrival[i]);
+        hkt_free(p->in[lane].arrival);
+    }
 }
 
 /* ---- receiving --------------------------------------------------------------------------------------------------- */
@@ -109,7 +123,7 @@ static void match(struct hkt_pair *p, int lane)
     const uint64_t asked = hkt_load_acquire(&in->asked), before = hkt_load_relaxed(&in->arrived); /* pairs with hkt_wire_receive() */
     uint64_t       arrived = before;
 
-    while (!in->stuck && arrived < asked && settle(p, lane, arrived + 1))
+    while (in->arrival && !in->stuck && arrived < asked && settle(p, lane, arrived + 1))
         arrived++;
     if (arrived > before)
         hkt_publish(&in->arrived, arrived, &p->sleepers);
@@ -121,6 +135,14 @@ void hkt_lane_match(struct hkt_pair *p)
         match(p, lane);
 }
 
+/* There was no memory for what has come: the end of the communicator. */
+static void give_up(struct hkt_pair *p, struct hkt_in *in)
+{
+    in->stuck = true;
+    hkt_wire_poison(p->wire, HKT_ERR_MEMORY, hkt_last_error());
+    p->wire->config.events->poison(p->wire->config.arg, p->wire->config.rank, HKT_ERR_MEMORY, hkt_last_error());
+}
+
 /* The first part of a message: does it fit what this rank has asked for, if it has? */
 static void begin_arrival(struct hkt_pair *p, const struct hkt_head *head, uint64_t number)
 {
@@ -128,7 +150,7 @@ static void begin_arrival(struct hkt_pair *p, const struct hkt_head *head, uint6
     struct hkt_arrival *a  = arrival_of(in, number);
 
     in->begun = number > in->begun ? number : in->begun;
-    in->large = head->bytes > HKT_LARGE_MIN;
+    in->large = head->bytes > HKT_WIRE_SMALL;
     if (in->begun > in->told)
         hkt_pair_owes(p);
     *a = (struct hkt_arrival){.state = HKT_AHEAD, .bytes = head->bytes, .note = {.value = head->value}};
@@ -137,12 +159,15 @@ static void begin_arrival(struct hkt_pair *p, const struct hkt_head *head, uint6
         a->state = expected(receive_of(in, number), a) ? HKT_DIRECT : HKT_REFUSED;
     } else if (a->bytes) {
         a->ahead = take_buffer(a->bytes);
-        if (!a->ahead) {
-            in->stuck = true;
-            hkt_wire_poison(p->wire, HKT_ERR_MEMORY, hkt_last_error());
-            p->wire->config.events->poison(p->wire->config.arg, p->wire->config.rank, HKT_ERR_MEMORY, hkt_last_error());
-        }
+        if (!a->ahead)
+            give_up(p, in);
     }
+}
+
+/* How many messages may be on their way before they are asked for, when the last has so many bytes. */
+static uint64_t ahead_of(uint32_t bytes)
+{
+    return bytes > HKT_WIRE_SMALL ? HKT_WIRE_DEPTH : HKT_WIRE_AHEAD;
 }
 
 int hkt_lane_place(struct hkt_pair *p, const struct hkt_head *head, char **to)
@@ -159,8 +184,14 @@ int hkt_lane_place(struct hkt_pair *p, const struct hkt_head *head, char **to)
     number  = widen(head->number, arrived);
     if (in->stuck)
         return 0;
-    if (number <= arrived || number > in->told + HKT_WIRE_DEPTH)
+    if (number <= arrived || number > in->told + ahead_of(head->bytes))
         return -1;
+    if (!in->arrival)
+        in->arrival = hkt_alloc(HKT_ARRIVALS * sizeof(*in->arrival));
+    if (!in->arrival) {
+        give_up(p, in);
+        return 0;
+    }
     a = arrival_of(in, number);
     if (a->state == HKT_NOT_YET)
         begin_arrival(p, head, number);
@@ -193,8 +224,11 @@ bool hkt_lane_all_here(const struct hkt_pair *p)
         const struct hkt_in *in      = &p->in[lane];
         const uint64_t       arrived = hkt_load_relaxed(&in->arrived), final = widen(p->final[lane], arrived);
 
+        if (!in->arrival && final > arrived && !in->stuck)
+            return false;
+
         for (uint64_t n = arrived + 1; n <= final && n <= arrived + HKT_ARRIVALS && !in->stuck; n++) {
-            const struct hkt_arrival *a = &in->arrival[n % HKT_ARRIVALS];
+            const struct hkt_arrival *a = &in->arrival[n % HKT_ARRIVALS]; /* there is one, when something has come */
 
             if (a->state == HKT_NOT_YET || (a->state != HKT_REFUSED && a->got < a->bytes))
                 return false;
@@ -251,7 +285,9 @@ static uint64_t to_send(const struct hkt_pair *p, int lane)
 
     if (out->rest)
         return n;
-    return n < hkt_load_acquire(&out->posted) && n < out->asked + HKT_WIRE_DEPTH ? n + 1 : 0; /* pairs with hkt_wire_send() */
+    if (n == hkt_load_acquire(&out->posted)) /* pairs with hkt_wire_send() */
+        return 0;
+    return n < out->asked + ahead_of(out->ring[(n + 1) % HKT_WIRE_RING].bytes) ? n + 1 : 0;
 }
 
 static void take_part(struct hkt_pair *p, int lane, uint32_t most, struct hkt_piece *piece)
@@ -291,7 +327,7 @@ int hkt_lane_next(struct hkt_pair *p, int sizes, uint32_t most, struct hkt_piece
         if (!n)
             continue;
         any = true;
-        if (!(sizes & (p->out[lane].ring[n % HKT_WIRE_RING].bytes > HKT_LARGE_MIN ? HKT_PIECE_LARGE : HKT_PIECE_SMALL)))
+        if (!(sizes & (p->out[lane].ring[n % HKT_WIRE_RING].bytes > HKT_WIRE_SMALL ? HKT_PIECE_LARGE : HKT_PIECE_SMALL)))
             continue;
         take_part(p, lane, most, piece);
         return 1;
@@ -337,18 +373,28 @@ void hkt_lane_credit(struct hkt_pair *p, const struct hkt_head *head)
     }
 }
 
-/* The other rank may be HKT_WIRE_DEPTH ahead of what it knows: while it sends large messages it must hear more before it has used that up, and where
- * many were asked for it can make use of them. A single one goes along with a message of this rank, if there is one in time. */
+/* Is one of the messages that were asked for, and not told of, a large one? */
+static bool wants_large(const struct hkt_in *in, uint64_t asked)
+{
+    for (uint64_t n = asked; n > in->told && n + HKT_WIRE_RING > asked + 1; n--) /* the caller may be at the next entry */
+        if (in->ring[n % HKT_WIRE_RING].bytes > HKT_WIRE_SMALL)
+            return true;
+    return false;
+}
+
+/* The other rank may be some messages ahead of what it knows. With large ones it must hear more before it has used that up, and where many were
+ * asked for it can make use of them; with small ones half of what it may be ahead can wait for a message of this rank to go along with. */
 bool hkt_lane_owes(const struct hkt_pair *p, bool *now)
 {
     bool any = *now = false;
 
     for (int lane = 0; lane < HKT_LANES; lane++) {
-        const struct hkt_in *in   = &p->in[lane];
-        const uint64_t       owed = hkt_load_relaxed(&in->asked) - in->told;
+        const struct hkt_in *in    = &p->in[lane];
+        const uint64_t       asked = hkt_load_acquire(&in->asked), owed = asked - in->told; /* pairs with hkt_wire_receive() */
 
         any |= owed > 0;
-        *now |= owed >= HKT_WIRE_DEPTH || (owed && in->begun > in->told + !in->large);
+        *now |= owed >= HKT_WIRE_AHEAD / 2 || (owed && in->begun > in->told + (in->large ? 0 : HKT_WIRE_AHEAD / 2)) ||
+                (owed >= HKT_WIRE_DEPTH && wants_large(in, asked));
     }
     return any;
 }

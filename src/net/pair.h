@@ -9,10 +9,9 @@
 #include "net/wire.h"
 
 enum {
-    HKT_ARRIVALS  = 16, /* a power of two, at least HKT_WIRE_RING + HKT_WIRE_DEPTH: messages of a lane that can be coming in */
+    HKT_ARRIVALS  = 128, /* a power of two, at least HKT_WIRE_RING + HKT_WIRE_AHEAD: messages of a lane that can be coming in */
     HKT_SENTENCE  = 1024,
-    HKT_REPLIES   = 8,
-    HKT_LARGE_MIN = 16384 /* bytes; messages above are large */
+    HKT_REPLIES   = 8
 };
 
 struct hkt_send {
@@ -49,14 +48,14 @@ struct hkt_arrival {
 
 /* A lane from the other rank. */
 struct hkt_in {
-    struct hkt_receive ring[HKT_WIRE_RING];
-    struct hkt_arrival arrival[HKT_ARRIVALS];
-    _Atomic uint64_t   asked; /* the caller's */
-    uint64_t           told;  /* that the other rank knows of, or will by what is on its way */
-    uint64_t           begun; /* the last message of which a part has come */
-    bool               large; /* it is a large one */
-    bool               stuck; /* after a conflict */
-    _Atomic uint64_t   arrived;
+    struct hkt_receive  ring[HKT_WIRE_RING];
+    struct hkt_arrival *arrival; /* HKT_ARRIVALS, once a message has come; NULL: none has */
+    _Atomic uint64_t    asked; /* the caller's */
+    uint64_t            told;  /* that the other rank knows of, or will by what is on its way */
+    uint64_t            begun; /* the last message of which a part has come */
+    bool                large; /* it is a large one */
+    bool                stuck; /* after a conflict */
+    _Atomic uint64_t    arrived;
 };
 
 enum { HKT_SAY_BIND = 1, HKT_SAY_POISON = 2, HKT_SAY_LEFT = 4, HKT_SAY_CREDIT = 8 };

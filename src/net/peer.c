@@ -143,7 +143,7 @@ static void hush(struct hkt_net_peer *peer, struct hkt_pair *before, struct hkt_
 /* The last part of a large message: what follows in its lane may be for a way that has been asked already. */
 static bool ends_large(const struct hkt_pair *p, const struct hkt_piece *piece)
 {
-    return piece->head.kind == HKT_HEAD_DATA && piece->head.bytes > HKT_LARGE_MIN && p->out[piece->head.lane].rest == 0;
+    return piece->head.kind == HKT_HEAD_DATA && piece->head.bytes > HKT_WIRE_SMALL && p->out[piece->head.lane].rest == 0;
 }
 
 static bool next(void *arg, int sizes, uint32_t most, struct hkt_piece *piece)

@@ -6,7 +6,8 @@
  * grow say how far it is, so that the engine waits for a message as it waits for a rank of this host (base/wait.h).
  *
  * Credits are implied: a sender is at most HKT_WIRE_DEPTH messages ahead of the receiver's hkt_wire_receive(), which is what every schedule may
- * rely on (HKT_FIFO_DEPTH). What has come ahead waits in memory of the wire and is copied once; what is expected lands where it belongs.
+ * rely on (HKT_FIFO_DEPTH), and with small ones HKT_WIRE_AHEAD, so that who only sends need not wait for who only receives. What has come ahead waits
+ * in memory of the wire and is copied once; what is expected lands where it belongs.
  *
  * Whoever waits makes the progress (hkt_wire_poll()); when nobody does, a thread of the process does, which sleeps while nothing happens.
  * Calls on one wire come from one thread at a time, but for hkt_wire_poll(), hkt_wire_rest() and hkt_wire_poison(): any thread.
@@ -24,6 +25,8 @@ enum hkt_lane { HKT_LANE_COLLECTIVE, HKT_LANE_MESSAGE, HKT_LANES };
 
 enum {
     HKT_WIRE_DEPTH = 2,      /* messages of a lane that may be on their way before the receiver has asked for them */
+    HKT_WIRE_AHEAD = 64,     /* the same of messages of at most HKT_WIRE_SMALL bytes */
+    HKT_WIRE_SMALL = 16384,
     HKT_WIRE_RING  = 8,      /* sends, and receives, of a lane under way at a time */
     HKT_WIRE_MOST  = 1 << 20 /* bytes of a message */
 };
