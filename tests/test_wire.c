@@ -185,66 +185,45 @@ START_TEST(test_credits)
 }
 END_TEST
 
-/* The bytes of message n of those that run ahead. */
-static size_t small_size(uint64_t n)
+/* Messages that run ahead: small ones; in the lane for messages only a few, then a large one. */
+static const uint64_t ahead_all[HKT_LANES] = {HKT_WIRE_AHEAD + 5, HKT_WIRE_DEPTH + 3}, ahead_most[HKT_LANES] = {HKT_WIRE_AHEAD, HKT_WIRE_DEPTH + 2};
+
+static struct letter ahead_letter(int peer, enum hkt_lane lane, uint64_t n)
 {
-    return n % 4 ? 8 : HKT_WIRE_SMALL;
-}
-
-/* Sends until the receiver stands against it; gives how many messages have left. */
-static uint64_t send_ahead(struct wires *x, enum hkt_lane lane, uint64_t count, char (*memory)[HKT_WIRE_SMALL + 8], bool large_last)
-{
-    _Atomic uint64_t *sent = hkt_wire_sent(x->w, lane, 1);
-    uint64_t          n    = 0;
-
-    for (int idle = 0; idle < 300; idle++) {
-        for (; n < count && n < atomic_load(sent) + HKT_WIRE_RING; n++, idle = 0) {
-            const struct letter l = {1, lane, large_last && n + 1 == count ? HKT_WIRE_SMALL + 1 : small_size(n + 1), n + 1};
-
-            wires_fill(memory[n % HKT_WIRE_RING], l.bytes, l.tag);
-            wires_send(x->w, &l, memory[n % HKT_WIRE_RING]);
-        }
-        hkt_wire_poll();
-        usleep(100);
-    }
-    return atomic_load(sent);
-}
-
-static void receive_all(struct wires *x, enum hkt_lane lane, uint64_t count, char *to, bool large_last)
-{
-    for (uint64_t n = 1; n <= count; n++) {
-        const struct letter l = {0, lane, large_last && n == count ? HKT_WIRE_SMALL + 1 : small_size(n), n};
-
-        wires_receive(x->w, &l, to);
-        wires_await(hkt_wire_arrived(x->w, lane, 0), n);
-        wires_check(to, l.bytes, n);
-    }
+    return (struct letter){peer, lane, lane == HKT_LANE_MESSAGE && n == ahead_all[lane] ? HKT_WIRE_SMALL + 1 : n % 4 ? 8 : HKT_WIRE_SMALL, n};
 }
 
 static void small_credit_rank(struct rank *me)
 {
-    static char   memory[2][HKT_WIRE_RING][HKT_WIRE_SMALL + 8], other[8];
+    static char   memory[HKT_LANES][HKT_WIRE_RING][HKT_WIRE_SMALL + 8];
     struct wires  x;
     struct board *board = me->shared;
-    const int     few   = HKT_WIRE_DEPTH + 2; /* then a large one */
+    uint64_t      n[HKT_LANES] = {0, 0};
 
     wires_join(&x, me);
-    if (me->rank == 0) {
-        wires_receive(x.w, &(struct letter){1, HKT_LANE_MESSAGE, 8, 1}, other);
-        wires_await(hkt_wire_arrived(x.w, HKT_LANE_MESSAGE, 1), 1);
-        expect_true(send_ahead(&x, HKT_LANE_COLLECTIVE, HKT_WIRE_AHEAD + 5, memory[0], false) == HKT_WIRE_AHEAD);
-        expect_true(send_ahead(&x, HKT_LANE_MESSAGE, (uint64_t)few + 1, memory[1], true) == (uint64_t)few);
-        atomic_store(&board->go, 1);
-        wires_await(hkt_wire_sent(x.w, HKT_LANE_COLLECTIVE, 1), HKT_WIRE_AHEAD + 5);
-        wires_await(hkt_wire_sent(x.w, HKT_LANE_MESSAGE, 1), (uint64_t)few + 1);
-    } else {
-        wires_send(x.w, &(struct letter){0, HKT_LANE_MESSAGE, 8, 1}, other);
-        while (!atomic_load(&board->go)) {
-            hkt_wire_poll();
-            usleep(100);
+    for (int idle = 0; me->rank == 0 && idle < 300; idle++, usleep(100), hkt_wire_poll())
+        for (enum hkt_lane lane = 0; lane < HKT_LANES; lane++)
+            for (; n[lane] < ahead_all[lane] && n[lane] < atomic_load(hkt_wire_sent(x.w, lane, 1)) + HKT_WIRE_RING; idle = 0) {
+                const struct letter l = ahead_letter(1, lane, ++n[lane]);
+
+                wires_fill(memory[lane][l.tag % HKT_WIRE_RING], l.bytes, l.tag);
+                wires_send(x.w, &l, memory[lane][l.tag % HKT_WIRE_RING]);
+            }
+    while (me->rank && !atomic_load(&board->go))
+        hkt_wire_poll();
+    for (enum hkt_lane lane = 0; lane < HKT_LANES; lane++)
+        expect_true(me->rank || atomic_load(hkt_wire_sent(x.w, lane, 1)) == ahead_most[lane]);
+    atomic_store(&board->go, 1);
+    for (enum hkt_lane lane = 0; lane < HKT_LANES; lane++) {
+        for (uint64_t k = 1; me->rank && k <= ahead_all[lane]; k++) {
+            const struct letter l = ahead_letter(0, lane, k);
+
+            wires_receive(x.w, &l, memory[0][0]);
+            wires_await(hkt_wire_arrived(x.w, lane, 0), k);
+            wires_check(memory[0][0], l.bytes, k);
         }
-        receive_all(&x, HKT_LANE_COLLECTIVE, HKT_WIRE_AHEAD + 5, memory[0][0], false);
-        receive_all(&x, HKT_LANE_MESSAGE, (uint64_t)few + 1, memory[1][0], true);
+        if (me->rank == 0)
+            wires_await(hkt_wire_sent(x.w, lane, 1), ahead_all[lane]);
     }
     wires_leave(&x);
 }
