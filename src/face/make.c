@@ -105,7 +105,7 @@ int hkt_communicator_create(struct hkt_communicator **out, int rank, int size, s
         hkt_communicator_free(c);
         return HKT_ERR_MEMORY;
     }
-    c->layout       = hkt_shared_layout((size_t)c->seats, n);
+    c->layout       = hkt_shared_layout((size_t)c->seats, n, hkt_far_shelves(c));
     c->out_edge     = c->in_edge + n;
     c->received     = c->sent + n;
     c->pushed       = c->sent + 2 * n;

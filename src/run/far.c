@@ -29,16 +29,16 @@ static void number_hosts(const struct hkt_communicator *c, struct hkt_far *far)
 
     *f = (struct hkt_fabric){.name = "measured", .ranks = c->size, .seat = far->seat, .rails = 1, .oversubscription = 1, .depth = HKT_FABRIC_DEPTH, .window = 1};
     for (int r = 0; r < c->size; r++) {
-        int s = 0, local = 0;
+        int s = 0;
 
         while (!same_host(c->peer[s].process, c->peer[r].process))
             s++;
+        if (s == r)
+            far->first[f->hosts] = r;
         far->host[r] = s < r ? far->host[s] : f->hosts++;
-        for (int k = s; k < r; k++)
-            local += far->host[k] == far->host[r];
-        far->seat[r] = (struct hkt_seat){.host = far->host[r], .local = local};
-        if (local >= f->per_host)
-            f->per_host = local + 1;
+        far->seat[r] = (struct hkt_seat){.host = far->host[r], .local = far->seats[far->host[r]]++};
+        if (far->seat[r].local >= f->per_host)
+            f->per_host = far->seat[r].local + 1;
     }
 }
 
@@ -54,13 +54,23 @@ static int create(struct hkt_communicator *c)
     far->seat  = hkt_alloc(n * sizeof(*far->seat));
     far->in    = hkt_alloc(4 * n * sizeof(*far->in));
     far->named = hkt_alloc(n * sizeof(*far->named));
-    if (!far->host || !far->seat || !far->in || !far->named)
+    far->first = hkt_alloc(2 * n * sizeof(*far->first));
+    if (!far->host || !far->seat || !far->in || !far->named || !far->first)
         return HKT_ERR_MEMORY;
-    far->out  = far->in + n;
-    far->got  = far->in + 2 * n;
-    far->sent = far->in + 3 * n;
+    far->seats = far->first + n;
+    far->out   = far->in + n;
+    far->got   = far->in + 2 * n;
+    far->sent  = far->in + 3 * n;
     number_hosts(c, far);
-    return 0;
+    if (c->rank != c->leader || !hkt_far_shelves(c))
+        return 0;
+    far->cargo = hkt_alloc((size_t)far->fabric.hosts * HKT_EAGER);
+    return far->cargo ? 0 : HKT_ERR_MEMORY;
+}
+
+size_t hkt_far_shelves(const struct hkt_communicator *c)
+{
+    return c->far && c->far->fabric.hosts <= HKT_SHELVES ? (size_t)c->far->fabric.hosts : 0;
 }
 
 int hkt_far_create(struct hkt_communicator *c)
@@ -148,10 +158,12 @@ void hkt_far_free(struct hkt_communicator *c)
     if (!far)
         return;
     hkt_wire_close(far->wire);
+    hkt_free(far->cargo);
     hkt_free(far->rows);
     hkt_free(far->named);
     hkt_free(far->in);
     hkt_predictor_close(far->predictor);
+    hkt_free(far->first);
     hkt_free(far->seat);
     hkt_free(far->host);
     hkt_free(far);

@@ -14,6 +14,8 @@
 struct hkt_far {
     struct hkt_wire *wire;
     int             *host;  /* per rank: which host, numbered by their first ranks */
+    int             *first, *seats; /* per host: its first rank, which leads it; how many there are */
+    unsigned char   *cargo; /* of a leader, HKT_EAGER per host: messages of small collectives on their way; NULL: too many hosts */
     uint64_t        *in, *out;   /* per rank: messages of finished collectives */
     uint64_t        *got, *sent; /* per rank: of finished send and receive */
     uint32_t        *named;      /* per rank: landings named in this slice */
@@ -39,9 +41,23 @@ int hkt_far_measure(struct hkt_communicator *c);
 /* Takes over what its parent has measured. HKT_ERR_MEMORY. */
 int hkt_far_inherit(struct hkt_communicator *c, const struct hkt_communicator *parent);
 
+size_t hkt_far_shelves(const struct hkt_communicator *c); /* how many its segment needs; 0 when there is no other host, or too many */
+
 void hkt_far_free(struct hkt_communicator *c); /* also when there is none */
 
 /* How a collective over several hosts begins: what advances it. A barrier gets a byte to move; the counts of all_to_all_v are gathered first. */
 int (*hkt_far_begin(struct hkt_operation *op))(struct hkt_operation *);
+
+/* ---- flat_far.c: small collectives ---- */
+
+/* Bytes that a rank shows or a leader sends in one message, whichever is more; SIZE_MAX when the call cannot run that way. The same on all ranks. */
+size_t hkt_far_flat_bytes(const struct hkt_communicator *c, const struct hkt_call *call);
+
+int hkt_far_relay(struct hkt_operation *op); /* a leader takes what its host shows to the others, and the other way round */
+int hkt_far_hear(struct hkt_operation *op);  /* waits until all is here that other hosts show to this one */
+
+/* What a rank of another host shows, for this rank; its factor. */
+const unsigned char *hkt_far_shown(const struct hkt_operation *op, int r);
+double               hkt_far_scale(const struct hkt_operation *op, int r);
 
 #endif

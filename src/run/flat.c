@@ -8,16 +8,16 @@
  *
  * One line travels from each rank to each other, all at once: T = t_line + (n - 1) t_line / parallelism + fold.
  * There is no exit: what a rank shows stays untouched until every rank has entered a later operation (hkt_operation_room), so a
- * root that only shows, or a rank whose data only the root wants, goes on at once.
+ * root that only shows, or a rank whose data only the root wants, goes on at once. Between hosts leaders carry what is shown: flat_far.c.
  */
-#include "run/operation.h"
+#include "run/far.h"
 
 #include "language/dtype.h"
 #include "run/buffer.h"
 
 #include <string.h>
 
-enum { ROOM, SHOWN };
+enum { ROOM, RELAY, SHOWN };
 
 /* Whose lines a rank needs. */
 enum needs { NOBODY, THE_ROOT, EVERYBODY };
@@ -89,22 +89,21 @@ static int hear(struct hkt_operation *op, enum needs needs)
     const int                  end   = needs == THE_ROOT ? first + 1 : c->size;
 
     for (; op->peer + first < end; op->peer++) {
-        const int        r    = op->peer + first;
-        struct hkt_line *line = hkt_line_of(c, r, op->number);
-        int              rc;
+        const int r = op->peer + first;
+        int       rc;
 
-        if (r == c->rank)
+        if (r == c->rank || !hkt_near(c, r))
             continue;
-        rc = hkt_operation_wait(op, &line->number, op->number, r);
+        rc = hkt_operation_wait(op, &hkt_line_of(c, r, op->number)->number, op->number, r);
         if (rc)
             return rc;
     }
     for (int r = first; r < end; r++)
-        if (!hkt_signature_equal(&hkt_line_of(c, r, op->number)->signature, &mine))
+        if (hkt_near(c, r) && !hkt_signature_equal(&hkt_line_of(c, r, op->number)->signature, &mine))
             return hkt_communicator_mismatch(c, op->number, r);
     if (needs == EVERYBODY)
         c->entered = op->number;
-    return 0;
+    return c->far ? hkt_far_hear(op) : 0;
 }
 
 /* What the lines of all ranks say of their buffers, for the choice of the next call's algorithm. */
@@ -118,8 +117,7 @@ static void learn(struct hkt_operation *op)
             c->reach = (uint8_t)hkt_line_of(c, r, op->number)->entry.reach;
 }
 
-/* What rank r shows. */
-static const unsigned char *shown(const struct hkt_operation *op, int r, size_t bytes)
+const unsigned char *hkt_flat_shown(const struct hkt_operation *op, int r, size_t bytes)
 {
     const struct hkt_communicator *c = op->comm;
 
@@ -128,8 +126,27 @@ static const unsigned char *shown(const struct hkt_operation *op, int r, size_t 
     return in_line(op->call, bytes) ? hkt_line_of(c, r, op->number)->data : bank(c, r, op->number, bytes);
 }
 
-static void fold(struct hkt_operation *op, size_t bytes, size_t skip)
+/* What a step of taking needs. */
+struct taking {
+    struct hkt_operation *op;
+    size_t                bytes, skip; /* that a rank of this host shows; up to what is for this rank */
+};
+
+static const unsigned char *shown(const struct taking *t, int r)
 {
+    return hkt_near(t->op->comm, r) ? hkt_flat_shown(t->op, r, t->bytes) + t->skip : hkt_far_shown(t->op, r);
+}
+
+static double scale_of(const struct hkt_operation *op, int r)
+{
+    const struct hkt_communicator *c = op->comm;
+
+    return r == c->rank ? op->call->scale : hkt_near(c, r) ? hkt_line_of(c, r, op->number)->entry.scale : hkt_far_scale(op, r);
+}
+
+static void fold(const struct taking *t)
+{
+    struct hkt_operation    *op   = t->op;
     struct hkt_communicator *c    = op->comm;
     const struct hkt_call   *call = op->call;
     struct hkt_reduce        r    = {.src     = c->src,
@@ -142,10 +159,10 @@ static void fold(struct hkt_operation *op, size_t bytes, size_t skip)
                                      .out     = HKT_FINISHED};
 
     for (int p = 0; p < c->size; p++)
-        c->src[p] = shown(op, p, bytes) + skip;
+        c->src[p] = shown(t, p);
     if (call->op == HKT_PREMUL_SUM) {
         for (int p = 0; p < c->size; p++)
-            c->scale[p] = p == c->rank ? call->scale : hkt_line_of(c, p, op->number)->entry.scale;
+            c->scale[p] = scale_of(op, p);
         r.scale = c->scale;
     }
     hkt_reduce_kernel(call->type, call->op)(&r);
@@ -158,20 +175,20 @@ static void take(struct hkt_operation *op, size_t bytes)
     const struct hkt_call       *call  = op->call;
     const struct hkt_collective *kind  = &hkt_collective[call->coll];
     const size_t                 block = call->count * call->element;
-    const size_t                 skip  = kind->flat_deposit == HKT_BLOCKS ? block * (size_t)c->rank : 0;
-    char                        *recv  = call->recv;
+    unsigned char               *recv  = call->recv;
+    const struct taking          t     = {op, bytes, kind->flat_deposit == HKT_BLOCKS ? block * (size_t)c->rank : 0};
 
     if (!block || !hkt_has_out(call, c->rank))
         return;
     if (kind->reduces)
-        fold(op, bytes, skip);
+        fold(&t);
     else if (kind->out == HKT_BLOCK) {
-        if (recv != (const char *)shown(op, call->root, bytes) + skip)
-            memcpy(recv, shown(op, call->root, bytes) + skip, block);
+        if (recv != shown(&t, call->root))
+            memcpy(recv, shown(&t, call->root), block);
     } else
         for (int r = 0; r < c->size; r++)
-            if (recv + block * (size_t)r != (const char *)shown(op, r, bytes) + skip)
-                memcpy(recv + block * (size_t)r, shown(op, r, bytes) + skip, block);
+            if (recv + block * (size_t)r != shown(&t, r))
+                memcpy(recv + block * (size_t)r, shown(&t, r), block);
 }
 
 int hkt_flat_advance(struct hkt_operation *op)
@@ -182,10 +199,18 @@ int hkt_flat_advance(struct hkt_operation *op)
     int                    rc;
 
     if (op->phase == ROOM) {
-        rc = hkt_operation_room(op, bytes <= HKT_SMALL ? HKT_LINES : HKT_EAGER_BANKS);
+        const size_t most = op->comm->far ? hkt_far_flat_bytes(op->comm, call) : bytes;
+
+        rc = hkt_operation_room(op, most <= HKT_SMALL ? HKT_LINES : HKT_EAGER_BANKS);
         if (rc)
             return rc;
         show(op, bytes);
+        op->phase = op->comm->far ? RELAY : SHOWN;
+    }
+    if (op->phase == RELAY) {
+        rc = hkt_far_relay(op);
+        if (rc)
+            return rc == HKT_IN_PROGRESS || hkt_communicator_state(op->comm) ? rc : hkt_operation_blame(op, rc);
         op->phase = SHOWN;
     }
     if (needs != NOBODY) {
@@ -193,7 +218,7 @@ int hkt_flat_advance(struct hkt_operation *op)
         if (rc)
             return rc;
     }
-    if (!hkt_collective[call->coll].rooted && !in_line(call, bytes))
+    if (!hkt_collective[call->coll].rooted && !in_line(call, bytes) && !op->comm->far)
         learn(op);
     take(op, bytes);
     return 0;

@@ -12,6 +12,7 @@ libcore_la_SOURCES += \
 	src/run/far.c src/run/far.h \
 	src/run/far_measure.c \
 	src/run/flat.c \
+	src/run/flat_far.c \
 	src/run/message.c \
 	src/run/message_far.c \
 	src/run/operation.c src/run/operation.h \

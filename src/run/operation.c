@@ -84,7 +84,8 @@ void hkt_operation_begin(struct hkt_operation *op, struct hkt_communicator *comm
         op->advance = hkt_near(comm, call->root) ? hkt_message_advance : hkt_message_far_advance;
     } else {
         op->number  = ++comm->number;
-        op->advance = comm->far ? hkt_far_begin(op) : hkt_tune_flat(comm, call) ? hkt_flat_advance : hkt_scheduled_advance;
+        op->step    = 0;
+        op->advance = hkt_tune_flat(comm, call) ? hkt_flat_advance : comm->far ? hkt_far_begin(op) : hkt_scheduled_advance;
     }
 }
 

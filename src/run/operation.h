@@ -73,4 +73,7 @@ int hkt_message_far_advance(struct hkt_operation *op); /* message_far.c: the sam
 /* Bytes that a rank shows in the flat algorithm, or SIZE_MAX when the call cannot run that way. */
 size_t hkt_flat_bytes(const struct hkt_communicator *comm, const struct hkt_call *call);
 
+/* What rank r of this host shows in it: so many bytes. */
+const unsigned char *hkt_flat_shown(const struct hkt_operation *op, int r, size_t bytes);
+
 #endif

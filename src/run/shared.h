@@ -20,6 +20,7 @@ enum {
     HKT_SMALL        = 1024,  /* bytes of data in a small bank; there is one per line */
     HKT_EAGER        = 16384, /* bytes of data in an eager bank */
     HKT_EAGER_BANKS  = 16,
+    HKT_SHELVES      = 8,     /* hosts at most, where small collectives go from host to host the flat way */
     HKT_MAIL_LINES   = 16, /* messages that fit between two ranks */
     HKT_MAIL_BANKS   = 4,
     HKT_SENTENCE     = 1024,
@@ -75,6 +76,12 @@ struct hkt_banks {
     unsigned char small[HKT_LINES][HKT_SMALL], eager[HKT_EAGER_BANKS][HKT_EAGER];
 };
 
+/* What the ranks of another host show; by the leader of this one. */
+struct hkt_shelf {
+    _Alignas(HKT_APART) _Atomic uint64_t arrived; /* the last operation that something came for */
+    _Alignas(HKT_APART) struct hkt_banks banks;
+};
+
 /* What of a rank's buffer lies just before and just after its segment: see edge.h. */
 enum { HKT_EDGE = 4096, HKT_EDGE_SLACK = 64 };
 struct hkt_mirror {
@@ -117,11 +124,11 @@ struct hkt_shared {
 };
 
 struct hkt_shared_layout {
-    size_t cells, eager, mail, mail_banks, tables, mirrors, size; /* offsets, bytes */
+    size_t cells, eager, mail, mail_banks, tables, mirrors, shelves, size; /* offsets, bytes */
 };
 
-/* Of n ranks of one host, in a communicator of `size` ranks. */
-static inline struct hkt_shared_layout hkt_shared_layout(size_t n, size_t size)
+/* Of n ranks of one host, in a communicator of `size` ranks, with `shelves` for other hosts. */
+static inline struct hkt_shared_layout hkt_shared_layout(size_t n, size_t size, size_t shelves)
 {
     struct hkt_shared_layout l;
 
@@ -131,7 +138,8 @@ static inline struct hkt_shared_layout hkt_shared_layout(size_t n, size_t size)
     l.eager      = (l.mail + n * n * sizeof(struct hkt_mail) + 4095) & ~(size_t)4095;
     l.mail_banks = l.eager + n * sizeof(struct hkt_banks);
     l.mirrors    = l.mail_banks + n * n * HKT_MAIL_BANKS * (size_t)HKT_EAGER;
-    l.size       = l.mirrors + 2 * n * sizeof(struct hkt_mirror);
+    l.shelves    = (l.mirrors + 2 * n * sizeof(struct hkt_mirror) + 4095) & ~(size_t)4095;
+    l.size       = l.shelves + shelves * sizeof(struct hkt_shelf);
     return l;
 }
 

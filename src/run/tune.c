@@ -16,16 +16,16 @@
 
 /* Bytes. FLAT_MAPPED: above it, two synchronisations on mapped buffers beat one and a copy, when every rank has a core;
  * FLAT_BROADCAST: the same where the root goes on at once. READ_LEAST: from such messages and blocks on, plain memory is copied by system call: one copy instead of two. */
-enum { FLAT_MAPPED = 2048, FLAT_BROADCAST = 8192, READ_LEAST = 32768 };
+enum { FLAT_MAPPED = 2048, FLAT_BROADCAST = 8192, FLAT_FAR = 16384, READ_LEAST = 32768 };
 
 /* One host: a cache line takes 50 to 240 ns, a core copies about 10 GB/s and reduces a little slower. */
 const struct hkt_link hkt_tune_local_link = {.alpha = 300e-9, .gap = 20e-9, .beta = 0.1e-9, .gamma = 0.05e-9};
 
 bool hkt_tune_flat(const struct hkt_communicator *comm, const struct hkt_call *call)
 {
-    const size_t bytes  = hkt_flat_bytes(comm, call);
+    const size_t bytes  = comm->far ? hkt_far_flat_bytes(comm, call) : hkt_flat_bytes(comm, call);
     const size_t mapped = call->coll == HKT_COLL_BROADCAST ? FLAT_BROADCAST : FLAT_MAPPED;
-    const size_t most   = comm->reach == HKT_REACH_MAP && !comm->waiter.shared ? mapped : HKT_EAGER;
+    const size_t most   = comm->far ? FLAT_FAR : comm->reach == HKT_REACH_MAP && !comm->waiter.shared ? mapped : HKT_EAGER;
 
     return bytes <= most && (call->coll >= HKT_COLL_SCHEDULED || !hkt_choose_forced(call->coll) || !call->count);
 }
