@@ -55,7 +55,8 @@ void wires_open(struct hkt_wire **w, struct wires *x, uint64_t id, struct heard 
 
 void wires_join(struct wires *x, struct rank *me)
 {
-    char name[32];
+    static uint64_t joins; /* ids are new every time, as those of communicators are: an old one has closed, and says so */
+    char            name[32];
 
     snprintf(name, sizeof(name), "host%d", me->rank);
     if (!getenv("HKT_HOST"))
@@ -65,7 +66,7 @@ void wires_join(struct wires *x, struct rank *me)
     party_join(&x->p, me);
     for (int r = 0; r < me->n; r++)
         expect((r == me->rank) == !x->p.peer[r]->net, "rank %d is %s", r, x->p.peer[r]->net ? "elsewhere" : "here");
-    wires_open(&x->w, x, 1, &x->heard);
+    wires_open(&x->w, x, 1 + 1000 * joins++, &x->heard);
 }
 
 void wires_leave(struct wires *x)
