@@ -45,19 +45,24 @@ void check_list(const Tensors &tensors, size_t n, const at::Tensor &like, const 
     }
 }
 
-// Does each begin where the one before it ends?
-static bool adjacent(const Tensors &tensors)
+// Where they lie one after the other; NULL: they do not, or there is nothing. Empty ones lie anywhere, PyTorch has them at NULL.
+static void *stretch_of(const Tensors &tensors)
 {
-    const char *next = nullptr;
+    const at::Tensor *first = nullptr;
+    const char       *next  = nullptr;
 
     for (const auto &tensor : tensors) {
+        if (!tensor.nbytes())
+            continue;
         const char *here = static_cast<const char *>(tensor.data_ptr());
 
-        if (!is_plain(tensor) || (next && (here != next || !tensor.is_alias_of(tensors[0]))))
-            return false;
+        if (!is_plain(tensor) || (first && (here != next || !tensor.is_alias_of(*first))))
+            return nullptr;
+        if (!first)
+            first = &tensor;
         next = here + tensor.nbytes();
     }
-    return !tensors.empty();
+    return first ? first->data_ptr() : nullptr;
 }
 
 static size_t bytes_of(const Tensors &tensors)
@@ -77,9 +82,9 @@ static at::Tensor view_of(void *at, const at::Tensor &like)
 
 Source::Source(const at::Tensor &tensor) : tensor_(tensor.resolve_conj().resolve_neg().contiguous()), data_(tensor_.data_ptr()) {}
 
-Source::Source(const Tensors &tensors, Scratch &scratch) : data_(tensors.empty() ? nullptr : tensors[0].data_ptr())
+Source::Source(const Tensors &tensors, Scratch &scratch) : data_(stretch_of(tensors))
 {
-    if (tensors.empty() || adjacent(tensors))
+    if (data_ || tensors.empty())
         return;
     char *at = static_cast<char *>(scratch.get(bytes_of(tensors)));
 
@@ -103,9 +108,9 @@ Target::Target(const at::Tensor &tensor) : tensor_(tensor), data_(tensor.data_pt
     data_    = tensor_.data_ptr();
 }
 
-Target::Target(const Tensors &tensors, Scratch &scratch) : data_(tensors.empty() ? nullptr : tensors[0].data_ptr())
+Target::Target(const Tensors &tensors, Scratch &scratch) : data_(stretch_of(tensors))
 {
-    if (tensors.empty() || adjacent(tensors))
+    if (data_ || tensors.empty())
         return;
     tensors_ = tensors;
     data_    = scratch.get(bytes_of(tensors));
