@@ -1,4 +1,6 @@
 """The codecs as communication hooks: they converge, send fewer bytes, are the same on all ranks, and go on from a saved state."""
+import copy
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -32,8 +34,8 @@ def train(ddp, sgd, rank, first, last):
     return loss.item()
 
 
-def make(hook=None, state=None):
-    ddp = nn.parallel.DistributedDataParallel(net())
+def make(hook=None, state=None, bucket_mb=25):
+    ddp = nn.parallel.DistributedDataParallel(net(), bucket_cap_mb=bucket_mb)
     if hook:
         ddp.register_comm_hook(state, hook)
     return ddp, torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
@@ -58,25 +60,45 @@ def hooks_converge(rank, n):
         assert torch.equal(least, flat), f"{name}: the ranks' weights differ"
 
 
+def save_and_go_on(hook, bucket_mb, rank):
+    """What the same steps come to without and with a save, into a new DDP: its buckets lie in another way in its first step."""
+    state = hocket.torch.HookState(seed=5)
+    ddp, sgd = make(hook, state, bucket_mb)
+    train(ddp, sgd, rank, 0, 10)
+    saved = copy.deepcopy({"hook": state.state_dict(), "net": ddp.module.state_dict(), "sgd": sgd.state_dict()})
+    whole = train(ddp, sgd, rank, 10, 16)
+    weights = torch.cat([p.detach().flatten() for p in ddp.parameters()])
+    again = hocket.torch.HookState()
+    again.load_state_dict(saved["hook"])
+    ddp, sgd = make(hook, again, bucket_mb)
+    ddp.module.load_state_dict(saved["net"])
+    sgd.load_state_dict(saved["sgd"])
+    resumed = train(ddp, sgd, rank, 10, 16)
+    return len(saved["hook"]["buckets"]), whole, resumed, torch.equal(weights, torch.cat([p.detach().flatten() for p in ddp.parameters()]))
+
+
 @ranks.case(2)
 def a_saved_state_goes_on_to_the_bit(rank, n):
     for name, (hook, _) in HOOKS.items():
-        state = hocket.torch.HookState(seed=5)
-        ddp, sgd = make(hook, state)
-        train(ddp, sgd, rank, 0, 10)
-        saved = {"hook": state.state_dict(), "net": {k: v.clone() for k, v in ddp.module.state_dict().items()}, "sgd": sgd.state_dict()}
-        import copy
-        saved = copy.deepcopy(saved)
-        whole = train(ddp, sgd, rank, 10, 16)
-        weights = torch.cat([p.detach().flatten() for p in ddp.parameters()])
-        again = hocket.torch.HookState()
-        again.load_state_dict(saved["hook"])
-        ddp, sgd = make(hook, again)
-        ddp.module.load_state_dict(saved["net"])
-        sgd.load_state_dict(saved["sgd"])
-        resumed = train(ddp, sgd, rank, 10, 16)
-        assert resumed == whole, f"{name}: {resumed} after loading, {whole} without"
-        assert torch.equal(weights, torch.cat([p.detach().flatten() for p in ddp.parameters()])), name
+        for bucket_mb, least in ((25, 1), (0.02, 2)):
+            buckets, whole, resumed, same = save_and_go_on(hook, bucket_mb, rank)
+            assert buckets >= least, buckets
+            assert resumed == whole and same, f"{name}, {buckets} buckets: {resumed} after loading, {whole} without"
+
+
+@ranks.case(2)
+def a_state_of_another_model_is_refused(rank, n):
+    state = hocket.torch.HookState()
+    train(*make(hocket.torch.int8_hook, state), rank, 0, 4)
+    again = hocket.torch.HookState()
+    again.load_state_dict(state.state_dict())
+    ddp = nn.parallel.DistributedDataParallel(nn.Linear(64, 8))
+    ddp.register_comm_hook(again, hocket.torch.int8_hook)
+    try:
+        ddp(torch.ones(3, 64)).sum().backward()
+        raise AssertionError("a state of another model was taken")
+    except (RuntimeError, ValueError) as error:
+        assert "parameters this model does not have" in str(error), error
 
 
 @ranks.case(2)

@@ -25,28 +25,67 @@ class HookState:
     def __init__(self, group=None, codec=None, seed=0, start=2):
         self.group, self.codec, self.seed, self.start = group, codec, seed, max(start, 2)
         self.steps = 0
-        self._compressors = {}  # by bucket
-        self._loaded = {}
+        self._numbers = {}      # of parameters, by identity: in the order in which they came first
+        self._compressors = {}  # by bucket: compressor, layout
+        self._loaded = {}       # by bucket: what was saved of those that have not come since
+        self._held = []         # bucket, future: of this step, which do not lie as what was saved
 
     def _backend(self):
         group = self.group or dist.distributed_c10d._get_default_group()
         return group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
 
-    def _compressor(self, bucket, codec):
-        index, count = bucket.index(), bucket.buffer().numel()
+    def _layout(self, bucket):
+        """Number and elements of each parameter of the bucket, as they lie in it. Numbers are the same in each run of a model."""
+        return [(self._numbers.setdefault(id(p), len(self._numbers)), p.numel()) for p in bucket.parameters()]
+
+    def _compressor(self, index, layout, gradients):
         held = self._compressors.get(index)
-        if held is None or held[1] != count:
-            shapes = _matrices(bucket) if codec.split(":")[0] == "powersgd" else []
-            held = (_C.Compressor(self._backend(), codec, count, self.seed + index, -1, shapes), count)
+        if held is None or held[1] != layout:
+            count = sum(elements for _, elements in layout)
+            shapes = _matrices(gradients) if self.codec.split(":")[0] == "powersgd" else []
+            held = (_C.Compressor(self._backend(), self.codec, count, self.seed + index, -1, shapes), layout)
             self._compressors[index] = held
-            state = self._loaded.pop(index, None)
-            if state is not None:
-                held[0].load(state)
+            saved = self._loaded.pop(index, None)
+            if saved is not None:
+                held[0].load(saved["state"])
         return held[0]
+
+    def _average(self, bucket):
+        """A future of the bucket's average through the codec."""
+        index, layout = bucket.index(), self._layout(bucket)
+        if not self._loaded or self._loaded.get(index, {}).get("layout") == layout:
+            work = self._compressor(index, layout, bucket.gradients()).all_reduce(bucket.buffer(), True)
+            future = work.get_future().then(lambda done: done.value()[0])
+        else:
+            future = torch.futures.Future()
+            self._held.append((bucket, future))
+        if bucket.is_last() and self._held:
+            self._average_held()
+        return future
+
+    def _average_held(self):
+        """In its first step DDP cuts its buckets in another way than later, and what was saved belongs to the later ones: for that step the
+        gradients are brought there and back."""
+        found = {number: gradient for bucket, _ in self._held for (number, _), gradient in zip(self._layout(bucket), bucket.gradients())}
+        for index in sorted(self._loaded):
+            layout = self._loaded[index]["layout"]
+            if any(number not in found or found[number].numel() != elements for number, elements in layout):
+                raise ValueError(f"HookState: the state that was loaded has a bucket {index} whose parameters this model does not have; "
+                                 "a state belongs to one model, rank and number of ranks")
+            gradients = [found.pop(number) for number, _ in layout]
+            flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+            self._compressor(index, layout, gradients).all_reduce(flat, True).wait()
+            for gradient, part in zip(gradients, flat.split([elements for _, elements in layout])):
+                gradient.copy_(part.view_as(gradient))
+        if found:
+            raise ValueError(f"HookState: the state that was loaded lacks {len(found)} parameters of this model")
+        held, self._held = self._held, []
+        for bucket, future in held:
+            future.set_result(bucket.buffer())
 
     def state_dict(self):
         """Of this rank; load it on the same rank of as many."""
-        buckets = {index: held[0].save() for index, held in self._compressors.items()}
+        buckets = {index: {"layout": layout, "state": compressor.save()} for index, (compressor, layout) in self._compressors.items()}
         return {"codec": self.codec, "seed": self.seed, "start": self.start, "steps": self.steps, "buckets": {**self._loaded, **buckets}}
 
     def load_state_dict(self, state):
@@ -65,14 +104,13 @@ class HookState:
         return "; ".join(text for text in (held[0].fault() for held in self._compressors.values()) if text)
 
 
-def _matrices(bucket):
-    """Rows and columns of the parameters of a bucket, in the order in which they lie in it; 0 columns: a vector."""
+def _matrices(gradients):
+    """Rows and columns of each, in their order; 0 columns: a vector."""
     shapes = []
-    for gradient in bucket.gradients():
+    for gradient in gradients:
         rows = gradient.shape[0] if gradient.dim() else 1
         shapes.append((rows, gradient.numel() // rows) if gradient.dim() > 1 else (gradient.numel(), 0))
-    total = sum(rows * (columns or 1) for rows, columns in shapes)
-    return shapes if total == bucket.buffer().numel() else []
+    return shapes
 
 
 def _plain(state, bucket):
@@ -93,9 +131,9 @@ def codec_hook(state, bucket):
     if bucket.is_last():
         state.steps += 1
     if step < state.start or bucket.buffer().dtype != torch.float32:
+        state._layout(bucket)  # numbers the parameters
         return _plain(state, bucket)
-    work = state._compressor(bucket, state.codec).all_reduce(bucket.buffer(), True)
-    return work.get_future().then(lambda done: done.value()[0])
+    return state._average(bucket)
 
 
 def _named(state, bucket, codec):
