@@ -252,6 +252,7 @@ typedef CUresult (*CUgetProcAddress)(const char *symbol, void **function, int ve
     X(cuStreamWaitEvent, 3020, (CUstream stream, CUevent event, unsigned flags))                                                           \
     X(cuStreamGetCtx, 9020, (CUstream stream, CUcontext * context))                                                                        \
     X(cuStreamIsCapturing, 10000, (CUstream stream, CUstreamCaptureStatus * status))                                                       \
+    X(cuStreamGetCaptureInfo, 10010, (CUstream stream, CUstreamCaptureStatus * status, uint64_t * id))                                     \
     X(cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureMode mode))                                                            \
     X(cuStreamEndCapture, 10000, (CUstream stream, CUgraph * graph))                                                                       \
     X(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode * mode))                                                              \
