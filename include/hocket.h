@@ -199,6 +199,13 @@ HKT_API int hkt_comm_deregister(void *handle, hkt_comm_t *comm);
 /* ---- streams and events ------------------------------------------------------------------------------------------ */
 
 HKT_API int hkt_stream_create(hkt_stream_t **stream);
+
+/* A stream that is the CUDA stream `cuda_stream` (a CUstream or cudaStream_t; NULL: the default stream of the calling thread's current device),
+ * with no thread of work of its own: calls on it return at once, begin when what was put on the CUDA stream before them is done, and what is put there
+ * afterwards waits for them. While it is being captured, calls become part of the graph and run whenever that does; every rank then launches its
+ * graph alike. It stays the program's, and has to outlive this handle, as this handle has to outlive the graphs that have its calls; both may be
+ * used in any order. HKT_ERR_UNSUPPORTED where there is no CUDA driver. docs/cuda.md has more. */
+HKT_API int hkt_stream_from_cuda(hkt_stream_t **stream, void *cuda_stream);
 HKT_API int hkt_stream_destroy(hkt_stream_t *stream);     /* finishes its work first; NULL is allowed */
 HKT_API int hkt_stream_synchronize(hkt_stream_t *stream); /* waits; returns the first error of the work since the last call */
 HKT_API int hkt_stream_query(hkt_stream_t *stream);       /* HKT_OK: idle; HKT_IN_PROGRESS: not yet */

@@ -257,7 +257,7 @@ void job_start(struct running *r, struct lab *lab, const struct job *job, hkt_st
           hkt_type_name(job->type), form[job->coll].reduces ? name_of_op(job->op) : "", lab->n, job->root,
           together(r) ? "in place" : "from", memory_name[job->memory[SEND]], job->shift[SEND], memory_name[job->memory[RECV]],
           job->shift[RECV], job->packed ? ", packed" : "", stream ? ", on a stream" : "", (unsigned long long)job->seed);
-    expect_ok(job_call(r, r->at[SEND], r->at[RECV], stream));
+    expect_ok(lab->call ? lab->call(r, stream) : job_call(r, r->at[SEND], r->at[RECV], stream));
 }
 
 /* ---- the check */

@@ -36,8 +36,11 @@ struct job {
 };
 
 /* Where jobs run: one rank's end of a communicator, with memory and the operators for premultiplied sums. */
+struct running;
 struct lab {
     hkt_comm_t  *comm;
+    int (*call)(const struct running *r, hkt_stream_t *stream); /* how jobs are called; NULL: job_call() with the spans' memory */
+    void        *call_arg;
     int          rank, n;
     struct arena arena;
     hkt_op_t     premul[2]; /* of unsigned integers, of the other types */

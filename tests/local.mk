@@ -362,3 +362,13 @@ tests_test_tokenizer_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_tokenizer_LDADD = $(DATA_LIBS)
 endif
 endif
+
+# ---- device memory, on the fake driver
+if HAVE_CHECK
+DEVICE_SUITES = tests/test_device
+check_PROGRAMS += $(DEVICE_SUITES)
+TESTS += $(DEVICE_SUITES)
+tests_test_device_SOURCES = tests/test_device.c tests/gpu.c tests/gpu.h
+tests_test_device_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_device_LDADD = $(CORE_LIBS)
+endif

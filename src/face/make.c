@@ -8,6 +8,7 @@
 #include "base/option.h"
 #include "run/buffer.h"
 #include "run/far.h"
+#include "run/staged.h"
 #include "run/tune.h"
 #include "setup/socket.h"
 
@@ -75,6 +76,7 @@ int hkt_communicator_create(struct hkt_communicator **out, int rank, int size, s
         hkt_process_detach(process[r]);
     if (!c)
         return HKT_ERR_MEMORY;
+    hkt_cuda_notice();
     c->rank      = rank;
     c->size      = size;
     c->order     = config->order;
@@ -210,6 +212,7 @@ void hkt_communicator_free(struct hkt_communicator *c)
 {
     if (!c)
         return;
+    hkt_staged_free(c);
     hkt_far_free(c); /* what is still on its way leaves from the memory below */
     if (c->shared) {
         atomic_store(&c->peer[c->rank].cell->left, 1);

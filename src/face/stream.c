@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "device/cuda.h"
 #include "face/group.h"
 #include "face/library.h"
 
@@ -23,21 +24,9 @@ struct hkt_event {
     _Atomic uint32_t sleepers;
 };
 
-enum item_kind { CALL, BUNDLE, FUNCTION, RECORD, WAIT, STOP };
-
-struct item {
-    enum item_kind      kind;
-    struct hkt_pending  call;
-    struct hkt_pending *bundle;
-    size_t              n;
-    int (*function)(void *arg);
-    void               *arg;
-    hkt_event_t        *event;
-    uint64_t            value;
-};
-
 struct hkt_stream {
-    struct item      item[ITEMS];
+    struct hkt_stream_item item[ITEMS];
+    struct hkt_cuda_line *line; /* it is a CUDA stream: stream_cuda.c; NULL: it is not */
     _Atomic uint64_t posted; /* items, by the caller (under `post`) */
     _Atomic uint64_t done;   /* items, by the stream's thread */
     _Atomic uint32_t posted_sleepers, done_sleepers;
@@ -49,26 +38,27 @@ struct hkt_stream {
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-static int run_item(struct item *it)
+static int run_item(struct hkt_stream_item *it)
 {
     int rc = 0;
 
     switch (it->kind) {
-    case CALL:
+    case HKT_STREAM_CALL:
         return hkt_run_alone(&it->call);
-    case BUNDLE:
+    case HKT_STREAM_BUNDLE:
         rc = hkt_run_together(it->bundle, it->n);
-        hkt_free(it->bundle);
+        if (!it->kept)
+            hkt_free(it->bundle);
         return rc;
-    case FUNCTION:
+    case HKT_STREAM_FUNCTION:
         return it->function(it->arg);
-    case RECORD:
+    case HKT_STREAM_RECORD:
         hkt_publish(&it->event->reached, it->value, &it->event->sleepers);
         return 0;
-    case WAIT:
+    case HKT_STREAM_WAIT:
         hkt_local_wait(&it->event->reached, it->value, &it->event->sleepers);
         return 0;
-    case STOP:
+    case HKT_STREAM_STOP:
         return 0;
     }
     return 0;
@@ -80,9 +70,9 @@ static void *work(void *arg)
 
     hkt_on_stream = true;
     for (uint64_t k = 0;; k++) {
-        struct item   *it = &s->item[k % ITEMS];
-        enum item_kind kind;
-        int            rc;
+        struct hkt_stream_item *it = &s->item[k % ITEMS];
+        enum hkt_stream_kind    kind;
+        int                     rc;
 
         hkt_local_wait(&s->posted, k + 1, &s->posted_sleepers);
         kind = it->kind;
@@ -91,14 +81,16 @@ static void *work(void *arg)
             snprintf(s->sentence, sizeof(s->sentence), "%s", hkt_last_error());
             atomic_store_explicit(&s->error, rc, memory_order_release); /* pairs with hkt_stream_synchronize() */
         }
+        if (it->after)
+            it->after(it->after_arg);
         hkt_publish(&s->done, k + 1, &s->done_sleepers);
-        if (kind == STOP)
+        if (kind == HKT_STREAM_STOP)
             return NULL;
     }
 }
 
 /* The next free item, with s->post held. */
-static struct item *next_item(struct hkt_stream *s)
+static struct hkt_stream_item *next_item(struct hkt_stream *s)
 {
     const uint64_t k = hkt_load_relaxed(&s->posted);
 
@@ -107,7 +99,7 @@ static struct item *next_item(struct hkt_stream *s)
     return &s->item[k % ITEMS];
 }
 
-static void post(struct hkt_stream *s, const struct item *it)
+void hkt_stream_hand(hkt_stream_t *s, const struct hkt_stream_item *it)
 {
     pthread_mutex_lock(&s->post);
     *next_item(s) = *it;
@@ -115,41 +107,53 @@ static void post(struct hkt_stream *s, const struct item *it)
     pthread_mutex_unlock(&s->post);
 }
 
+void hkt_stream_skip(const struct hkt_pending *calls, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct hkt_pending p = calls[i];
+
+        hkt_turn_wait(p.end, p.ticket);
+        hkt_turn_pass(p.end, 1);
+        hkt_call_release(&p.call);
+    }
+}
+
+/* At the end of the stream, of either kind. */
+static int post(struct hkt_stream *s, const struct hkt_stream_item *it)
+{
+    if (s->line)
+        return hkt_cuda_line_put(s->line, it);
+    hkt_stream_hand(s, it);
+    return HKT_OK;
+}
+
 int hkt_stream_calls(hkt_stream_t *stream, const struct hkt_pending *calls, size_t n)
 {
-    struct item it = {.kind = CALL, .call = *calls, .n = n};
+    struct hkt_stream_item it = {.kind = HKT_STREAM_CALL, .call = *calls, .n = n};
+
+    if (stream->line)
+        return hkt_cuda_line_calls(stream->line, calls, n);
 
     if (n > 1) {
-        it.kind   = BUNDLE;
+        it.kind   = HKT_STREAM_BUNDLE;
         it.bundle = hkt_alloc(n * sizeof(*calls));
         if (!it.bundle) { /* their turns must pass all the same */
-            for (size_t i = 0; i < n; i++) {
-                struct hkt_pending p = calls[i];
-
-                hkt_turn_wait(p.end, p.ticket);
-                hkt_turn_pass(p.end, 1);
-                hkt_call_release(&p.call);
-            }
+            hkt_stream_skip(calls, n);
             return HKT_ERR_MEMORY;
         }
         memcpy(it.bundle, calls, n * sizeof(*calls));
     }
-    post(stream, &it);
-    return HKT_OK;
+    return post(stream, &it);
 }
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-int hkt_stream_create(hkt_stream_t **stream)
+static int create(hkt_stream_t **stream)
 {
-    struct hkt_stream *s;
+    struct hkt_stream *s = hkt_alloc(sizeof(*s));
     sigset_t           all, before;
     int                rc;
 
-    hkt_library_start();
-    if (!stream)
-        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_create: stream is NULL");
-    s = hkt_alloc(sizeof(*s));
     if (!s)
         return HKT_ERR_MEMORY;
     pthread_mutex_init(&s->post, NULL);
@@ -165,11 +169,38 @@ int hkt_stream_create(hkt_stream_t **stream)
     return HKT_OK;
 }
 
+int hkt_stream_create(hkt_stream_t **stream)
+{
+    hkt_library_start();
+    return stream ? create(stream) : hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_create: stream is NULL");
+}
+
+int hkt_stream_from_cuda(hkt_stream_t **stream, void *cuda_stream)
+{
+    hkt_stream_t *made;
+    int           rc;
+
+    hkt_library_start();
+    if (!stream)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_from_cuda: stream is NULL");
+    if (!hkt_cuda())
+        return hkt_fail(HKT_ERR_UNSUPPORTED, "hkt_stream_from_cuda: %s", hkt_cuda_missing());
+    HKT_TRY(create(&made));
+    rc = hkt_cuda_line_open(&made->line, made, cuda_stream);
+    if (rc) {
+        hkt_stream_destroy(made);
+        return rc;
+    }
+    *stream = made;
+    return HKT_OK;
+}
+
 int hkt_stream_destroy(hkt_stream_t *s)
 {
     if (!s)
         return HKT_OK;
-    post(s, &(struct item){.kind = STOP});
+    hkt_cuda_line_close(s->line);
+    hkt_stream_hand(s, &(struct hkt_stream_item){.kind = HKT_STREAM_STOP});
     pthread_join(s->thread, NULL);
     pthread_mutex_destroy(&s->post);
     hkt_free(s);
@@ -182,6 +213,8 @@ int hkt_stream_synchronize(hkt_stream_t *s)
 
     if (!s)
         return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_synchronize: stream is NULL");
+    if (s->line)
+        HKT_TRY(hkt_cuda_line_synchronize(s->line));
     hkt_local_wait(&s->done, hkt_load_acquire(&s->posted), &s->done_sleepers);
     rc = atomic_load_explicit(&s->error, memory_order_acquire); /* pairs with the release store in work() */
     if (!rc)
@@ -195,6 +228,8 @@ int hkt_stream_query(hkt_stream_t *s)
 {
     if (!s)
         return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_query: stream is NULL");
+    if (s->line)
+        return hkt_cuda_line_query(s->line);
     return hkt_load_acquire(&s->done) >= hkt_load_acquire(&s->posted) ? HKT_OK : HKT_IN_PROGRESS;
 }
 
@@ -204,8 +239,7 @@ int hkt_stream_call(hkt_stream_t *s, int (*call)(void *), void *arg)
         return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_call: %s is NULL", s ? "call" : "stream");
     if (hkt_group_active())
         return hkt_fail(HKT_ERR_USAGE, "hkt_stream_call: not between hkt_group_begin() and hkt_group_end(): the group's calls start at its end");
-    post(s, &(struct item){.kind = FUNCTION, .function = call, .arg = arg});
-    return HKT_OK;
+    return post(s, &(struct hkt_stream_item){.kind = HKT_STREAM_FUNCTION, .function = call, .arg = arg});
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
@@ -234,8 +268,8 @@ int hkt_event_record(hkt_event_t *event, hkt_stream_t *stream)
 {
     if (!event || !stream)
         return hkt_fail(HKT_ERR_ARGUMENT, "hkt_event_record: %s is NULL", event ? "stream" : "event");
-    post(stream, &(struct item){.kind = RECORD, .event = event, .value = atomic_fetch_add(&event->recorded, 1) + 1});
-    return HKT_OK;
+    return post(stream, &(struct hkt_stream_item){
+                            .kind = HKT_STREAM_RECORD, .event = event, .value = atomic_fetch_add(&event->recorded, 1) + 1});
 }
 
 int hkt_event_synchronize(hkt_event_t *event)
@@ -257,6 +291,6 @@ int hkt_stream_wait_event(hkt_stream_t *stream, hkt_event_t *event)
 {
     if (!event || !stream)
         return hkt_fail(HKT_ERR_ARGUMENT, "hkt_stream_wait_event: %s is NULL", event ? "stream" : "event");
-    post(stream, &(struct item){.kind = WAIT, .event = event, .value = hkt_load_acquire(&event->recorded)});
-    return HKT_OK;
+    return post(stream,
+                &(struct hkt_stream_item){.kind = HKT_STREAM_WAIT, .event = event, .value = hkt_load_acquire(&event->recorded)});
 }

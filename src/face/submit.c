@@ -105,11 +105,14 @@ int hkt_run_alone(struct hkt_pending *p)
     struct hkt_communicator *c = p->end->comm;
     int                      rc;
 
-    hkt_turn_wait(p->end, p->ticket);
+    if (!p->again)
+        hkt_turn_wait(p->end, p->ticket);
     rc = __builtin_expect(hkt_communicator_state(c), 0) ? hkt_communicator_dead(c)
                                                         : hkt_operation_run(c, &p->call, hkt_waiter_here(c));
-    hkt_turn_pass(p->end, 1);
-    hkt_call_release(&p->call);
+    if (!p->again)
+        hkt_turn_pass(p->end, 1);
+    if (!p->kept)
+        hkt_call_release(&p->call);
     return rc;
 }
 

@@ -11,6 +11,8 @@ struct hkt_pending {
     uint64_t        ticket;
     uint64_t        before; /* calls of the same group on this communicator before it */
     hkt_stream_t   *stream;
+    bool            again;  /* part of a graph: runs whenever that does, outside the order of tickets */
+    bool            kept;   /* the call's arrays are somebody else's */
 };
 
 /* Checks the call and runs it, adds it to the open group, or puts it on the stream. Takes over call->arrays in every case. */

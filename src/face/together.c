@@ -108,7 +108,9 @@ static void run(struct entry *e, size_t n)
 static void turns(struct hkt_pending *pending, size_t n, bool wait)
 {
     for (size_t i = 0; i < n; i++)
-        if (wait)
+        if (pending[i].again)
+            continue;
+        else if (wait)
             hkt_turn_wait(pending[i].end, pending[i].ticket - pending[i].before);
         else
             hkt_turn_pass(pending[i].end, 1);
@@ -134,7 +136,8 @@ int hkt_run_together(struct hkt_pending *pending, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (e && !rc)
             rc = e[i].code;
-        hkt_call_release(&pending[i].call);
+        if (!pending[i].kept)
+            hkt_call_release(&pending[i].call);
     }
     turns(pending, n, false);
     if (e != few)

@@ -24,6 +24,7 @@ struct hkt_call {
     size_t        count;   /* elements of one block; of the largest in a v-form */
     size_t        element; /* bytes of one; 0 for a barrier */
     double        scale;   /* of a premultiplied sum */
+    bool          staged;  /* its pointers are of the host: no need to ask */
     size_t       *arrays;  /* v-forms: four arrays of n, owned by the call: enum hkt_array; NULL: plain */
 };
 

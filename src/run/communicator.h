@@ -12,6 +12,7 @@
 #include "setup/segment.h"
 
 struct hkt_experience;
+struct hkt_stand_in;
 struct hkt_far;
 struct hkt_plan;
 
@@ -91,6 +92,7 @@ struct hkt_communicator {
     size_t       scratch_size;
 
     struct hkt_segment *staging_segment; /* mine */
+    struct hkt_stand_in *stand_ins;      /* host memory for calls on device memory: staged.h */
     struct hkt_found    found[HKT_FOUND];
     uint64_t           *sent, *received; /* messages to and from each rank */
     uint64_t           *pushed, *pulled; /* slices of staged messages, likewise */

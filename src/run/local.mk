@@ -19,6 +19,7 @@ libcore_la_SOURCES += \
 	src/run/plan.c src/run/plan.h \
 	src/run/scheduled.c src/run/scheduled.h \
 	src/run/shared.h \
+	src/run/staged.c src/run/staged.h \
 	src/run/trace.c \
 	src/run/tune.c src/run/tune.h \
 	src/face/api.c \
@@ -31,5 +32,6 @@ libcore_la_SOURCES += \
 	src/face/memory.c \
 	src/face/split.c \
 	src/face/stream.c src/face/stream.h \
+	src/face/stream_cuda.c \
 	src/face/submit.c src/face/submit.h \
 	src/face/together.c

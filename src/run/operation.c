@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "run/far.h"
+#include "run/staged.h"
 #include "run/tune.h"
 
 int hkt_operation_wait_slow(struct hkt_operation *op, _Atomic uint64_t *word, uint64_t value, int rank)
@@ -70,6 +71,7 @@ void hkt_operation_begin(struct hkt_operation *op, struct hkt_communicator *comm
                          const struct hkt_waiter *waiter)
 {
     const bool message = call->coll == HKT_COLL_SEND || call->coll == HKT_COLL_RECV;
+    const bool device  = __builtin_expect(hkt_cuda_here() != NULL, 0);
 
     op->comm   = comm;
     op->call   = call;
@@ -77,6 +79,12 @@ void hkt_operation_begin(struct hkt_operation *op, struct hkt_communicator *comm
     op->phase = op->peer = 0;
     op->plan             = NULL;
     count(comm, call);
+    if (device) {
+        op->stand_in      = NULL;
+        op->stand_in_code = 0;
+        hkt_staged_begin(op);
+        call = op->call;
+    }
     if (message) {
         uint64_t *count = call->coll == HKT_COLL_SEND ? comm->sent : comm->received;
 
@@ -86,6 +94,10 @@ void hkt_operation_begin(struct hkt_operation *op, struct hkt_communicator *comm
         op->number  = ++comm->number;
         op->step    = 0;
         op->advance = hkt_tune_flat(comm, call) ? hkt_flat_advance : comm->far ? hkt_far_begin(op) : hkt_scheduled_advance;
+    }
+    if (device && (op->stand_in || op->stand_in_code)) {
+        op->staged_advance = op->advance;
+        op->advance        = hkt_staged_advance;
     }
 }
 

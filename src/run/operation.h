@@ -7,6 +7,8 @@
 #include "run/communicator.h"
 #include "run/tune.h"
 
+struct hkt_stand_in;
+
 enum hkt_stage { HKT_STAGE_SLICE, HKT_STAGE_WAITS, HKT_STAGE_ARRIVALS, HKT_STAGE_SENDS };
 
 struct hkt_operation {
@@ -27,6 +29,11 @@ struct hkt_operation {
     enum hkt_open_question      asked;
     enum hkt_way           way;   /* what rank 0 said to it */
     uint64_t               began; /* its steps, hkt_now_ns(); 0: the time is not wanted */
+
+    /* on device memory, staged.h */
+    struct hkt_stand_in *stand_in;
+    int                  stand_in_code; /* why there is none */
+    int (*staged_advance)(struct hkt_operation *op);
 
     /* what it waits for, after HKT_IN_PROGRESS */
     _Atomic uint64_t *word;
