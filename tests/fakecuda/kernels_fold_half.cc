@@ -1,0 +1,1 @@
+#include "device/kernels/fold_half.cu"

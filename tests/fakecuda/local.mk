@@ -1,0 +1,40 @@
+# tests/fakecuda: a driver for tests without a GPU, the kernels built for the processor, and the suites of both. Nothing is installed.
+# Programs find the driver by LD_LIBRARY_PATH=tests/fakecuda/.libs.
+FAKECUDA_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/fakecuda
+check_LTLIBRARIES += tests/fakecuda/libcuda.la
+tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/device.c tests/fakecuda/entry.c tests/fakecuda/event.c tests/fakecuda/fake.h \
+	tests/fakecuda/fault.c tests/fakecuda/graph.c tests/fakecuda/ipc.c tests/fakecuda/launch.c tests/fakecuda/memory.c \
+	tests/fakecuda/more.h tests/fakecuda/operation.c tests/fakecuda/queue.c tests/fakecuda/settings.c tests/fakecuda/share.c \
+	tests/fakecuda/simt.c tests/fakecuda/simt.h tests/fakecuda/stream.c tests/fakecuda/vmm.c
+tests_fakecuda_libcuda_la_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
+tests_fakecuda_libcuda_la_LDFLAGS = $(AM_LDFLAGS) -rpath /nowhere -version-info 1:0:0
+
+GPU_KERNEL_INCLUDES = src/device/kernels/fold.h src/device/kernels/gpu.h src/device/kernels/kernel.h src/device/kernels/list.h \
+	src/device/kernels/low.h src/device/kernels/move.h src/device/kernels/segment.h src/device/kernels/types.h src/device/kernels/wait.h
+GPU_KERNEL_TEXTS = src/device/kernels/copy.cu src/device/kernels/fold_average.cu src/device/kernels/fold_float.cu \
+	src/device/kernels/fold_half.cu src/device/kernels/fold_integer.cu src/device/kernels/fold_quarter.cu
+EXTRA_DIST += $(GPU_KERNEL_INCLUDES) $(GPU_KERNEL_TEXTS)
+if HAVE_CXX
+check_LTLIBRARIES += tests/fakecuda/libfakekernels.la
+tests_fakecuda_libfakekernels_la_SOURCES = tests/fakecuda/simt_device.h tests/fakecuda/kernels_copy.cc \
+	tests/fakecuda/kernels_fold_average.cc tests/fakecuda/kernels_fold_float.cc tests/fakecuda/kernels_fold_half.cc \
+	tests/fakecuda/kernels_fold_integer.cc tests/fakecuda/kernels_fold_quarter.cc
+tests_fakecuda_libfakekernels_la_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
+tests_fakecuda_libfakekernels_la_CXXFLAGS = -std=c++17 $(HKT_CXX_WARNINGS) -fvisibility=hidden -ffp-contract=off
+tests_fakecuda_libfakekernels_la_LDFLAGS = $(AM_LDFLAGS) -rpath /nowhere -module -avoid-version
+tests_fakecuda_libfakekernels_la_LIBADD = tests/fakecuda/libcuda.la
+endif
+if HAVE_CHECK
+DRIVER_SUITES = tests/test_fakecuda tests/test_fakecuda_streams
+check_PROGRAMS += $(DRIVER_SUITES)
+TESTS += $(DRIVER_SUITES)
+DRIVER_LIBS = tests/fakecuda/libcuda.la $(CHECK_LIBS)
+tests_test_fakecuda_SOURCES = tests/fakecuda/test_fakecuda.c tests/fakecuda/driver_case.h
+tests_test_fakecuda_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
+tests_test_fakecuda_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_fakecuda_LDADD = $(DRIVER_LIBS)
+tests_test_fakecuda_streams_SOURCES = tests/fakecuda/test_fakecuda_streams.c tests/fakecuda/driver_case.h
+tests_test_fakecuda_streams_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
+tests_test_fakecuda_streams_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_fakecuda_streams_LDADD = $(DRIVER_LIBS)
+endif
