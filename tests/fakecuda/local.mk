@@ -15,6 +15,17 @@ GPU_KERNEL_TEXTS = src/device/kernels/copy.cu src/device/kernels/fold_average.cu
 	src/device/kernels/fold_half.cu src/device/kernels/fold_integer.cu src/device/kernels/fold_quarter.cu
 EXTRA_DIST += $(GPU_KERNEL_INCLUDES) $(GPU_KERNEL_TEXTS)
 if HAVE_CXX
+KERNEL_SUITES = tests/test_kernels tests/test_kernels_ranks
+check_PROGRAMS += $(KERNEL_SUITES)
+TESTS += $(KERNEL_SUITES)
+KERNEL_CASE = tests/fakecuda/kernel_case.c tests/fakecuda/kernel_case.h
+KERNEL_CASE_LIBS = tests/fakecuda/libcuda.la libcore.la
+tests_test_kernels_SOURCES = tests/fakecuda/test_kernels.c $(KERNEL_CASE)
+tests_test_kernels_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
+tests_test_kernels_LDADD = $(KERNEL_CASE_LIBS)
+tests_test_kernels_ranks_SOURCES = tests/fakecuda/test_kernels_ranks.c $(KERNEL_CASE)
+tests_test_kernels_ranks_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
+tests_test_kernels_ranks_LDADD = $(KERNEL_CASE_LIBS)
 check_LTLIBRARIES += tests/fakecuda/libfakekernels.la
 tests_fakecuda_libfakekernels_la_SOURCES = tests/fakecuda/simt_device.h tests/fakecuda/kernels_copy.cc \
 	tests/fakecuda/kernels_fold_average.cc tests/fakecuda/kernels_fold_float.cc tests/fakecuda/kernels_fold_half.cc \

@@ -82,6 +82,7 @@ struct run {
     const struct simt_launch *launch;
     struct resident           slot[MOST_SLOTS];
     unsigned                  threads, slots, blocks, next, random;
+    bool                      faulty;
 #ifdef __x86_64__
     void *sp;
 #else
@@ -249,6 +250,13 @@ UNWATCHED void simt_pause(void)
 {
     simt_current->fiber->state = SPINNING;
     to_scheduler(simt_current->fiber);
+}
+
+UNWATCHED void simt_misaligned(uint64_t address, unsigned size)
+{
+    if (!current->faulty)
+        fprintf(stderr, "simt: %s: %#llx is no address for %u bytes at once\n", current->launch->kernel->name, (unsigned long long)address, size);
+    current->faulty = true;
 }
 
 /* ---- blocks -------------------------------------------------------------------------------------------------------------------------------------------- */
@@ -432,7 +440,9 @@ void simt_pool_free(struct simt_pool *pool)
     if (pool->stacks)
         munmap(pool->stacks, pool->count * STACK);
     free(pool->fiber);
-    *pool = (struct simt_pool){NULL, NULL, 0};
+    pool->fiber  = NULL;
+    pool->stacks = NULL;
+    pool->count  = 0;
 }
 
 static int grow_pool(struct simt_pool *pool, size_t count)
@@ -464,7 +474,7 @@ UNWATCHED int simt_run(const struct simt_launch *launch)
     r->blocks  = launch->grid.x * launch->grid.y * launch->grid.z;
     r->slots   = launch->slots && launch->slots < MOST_SLOTS ? launch->slots : MOST_SLOTS;
     r->slots   = r->slots < r->blocks ? r->slots : r->blocks;
-    r->random  = launch->seed * 2654435761u;
+    r->random  = launch->seed * 2654435761u + launch->pool->launches++;
     error      = grow_pool(launch->pool, (size_t)r->slots * r->threads);
     for (unsigned s = 0; s < r->slots; s++)
         r->slot[s].fiber = launch->pool->fiber + (size_t)s * r->threads;
@@ -473,7 +483,7 @@ UNWATCHED int simt_run(const struct simt_launch *launch)
 #endif
     current = r;
     if (!error)
-        error = run_blocks(r);
+        error = run_blocks(r) || r->faulty ? -1 : 0;
     current      = NULL;
     simt_current = NULL;
     free(r);

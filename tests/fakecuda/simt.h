@@ -44,6 +44,7 @@ struct simt_pool {
     struct simt_fiber *fiber;
     char              *stacks;
     size_t             count;
+    unsigned           launches;
 };
 
 struct simt_launch {
@@ -56,7 +57,8 @@ struct simt_launch {
     void *argument;
 };
 
-int  simt_run(const struct simt_launch *launch); /* 0; -1: threads wait for a barrier that the others have not reached and cannot */
+/* 0; -1: threads wait for a barrier that the others cannot reach, or an address was misaligned. */
+int  simt_run(const struct simt_launch *launch);
 void simt_pool_free(struct simt_pool *pool);
 
 void     simt_barrier(void);                                /* of the block; threads that have ended count as arrived */
@@ -65,6 +67,7 @@ uint64_t simt_shuffle(uint64_t value, unsigned lane);       /* of the warp's thr
 unsigned simt_ballot(int predicate);
 void     simt_pause(void);                                  /* in every loop that waits */
 void     simt_tear(void);                                   /* between the halves of a 16-byte store */
+void     simt_misaligned(uint64_t address, unsigned size);  /* what stops a GPU: the launch fails */
 
 void simt_register(const struct simt_kernel *kernel); /* by constructors of the library of kernels */
 

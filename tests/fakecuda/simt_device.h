@@ -35,6 +35,8 @@ struct alignas(16) vec16 {
 
 template <class T> DEVICE T *at(uint64_t address)
 {
+    if (address % sizeof(T))
+        simt_misaligned(address, sizeof(T));
     return (T *)(uintptr_t)(address & ~SIMT_TAG);
 }
 

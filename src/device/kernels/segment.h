@@ -39,7 +39,7 @@ enum { HKT_SEGMENT_PARTIAL = 1 /* in the wide type */, HKT_SEGMENT_DIVIDE = 2 /*
 
 struct hkt_segment {
     uint64_t count;                  /* elements; bytes for the kernel that copies */
-    uint64_t src[HKT_SEGMENT_FAN];   /* addresses; any alignment */
+    uint64_t src[HKT_SEGMENT_FAN];   /* addresses, each a multiple of its element's size; fastest when alike modulo 16 */
     uint64_t dst[HKT_SEGMENT_FAN];   /* may be equal to a source, never overlap one otherwise */
     uint64_t scale[HKT_SEGMENT_FAN]; /* what a scaled source is multiplied by: the bits of the wide type, see hkt_kernel_scale() */
     uint8_t  nsrc, ndst;             /* at least 1 */
