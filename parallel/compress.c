@@ -14,7 +14,7 @@
 
 /* ---- time */
 
-static double seconds(void)
+double compress_seconds(void)
 {
     struct timespec t;
 
@@ -24,7 +24,7 @@ static double seconds(void)
 
 static void pass(hkt_compressor_t *c, double *to)
 {
-    const double now = seconds();
+    const double now = compress_seconds();
 
     *to += now - c->since;
     c->since = now;
@@ -35,9 +35,18 @@ void compress_coded(hkt_compressor_t *c)
     pass(c, &c->code_s);
 }
 
+void compress_waited(hkt_compressor_t *c, double wire_s)
+{
+    pass(c, &c->wait_s);
+    c->wire_s += wire_s;
+}
+
 void compress_wired(hkt_compressor_t *c)
 {
-    pass(c, &c->wire_s);
+    const double before = c->wait_s;
+
+    pass(c, &c->wait_s);
+    c->wire_s += c->wait_s - before;
 }
 
 static atomic_flag warned = ATOMIC_FLAG_INIT; /* one sentence a process: there may be a compressor per bucket */
@@ -51,8 +60,8 @@ static void judge(hkt_compressor_t *c)
     s->calls++;
     s->code_s += c->code_s;
     s->wire_s += c->wire_s;
-    if (s->calls == 1 || c->code_s + c->wire_s < c->least_s)
-        c->least_s = c->code_s + c->wire_s;
+    if (s->calls == 1 || c->code_s + c->wait_s < c->least_s)
+        c->least_s = c->code_s + c->wait_s;
     if (s->calls == 1 || c->wire_s < c->least_wire_s)
         c->least_wire_s = c->wire_s;
     if (c->n == 1 || s->calls < COMPRESS_JUDGED)
@@ -96,14 +105,14 @@ static int spread_fault(hkt_compressor_t *c, const struct request *r, size_t bad
 
 static int reduce(hkt_compressor_t *c, const struct request *r)
 {
-    const struct chunks chunks = r->scatter ? compress_chunks(&c->codec, c->count / (size_t)c->n) : c->whole;
+    const struct chunks chunks = r->scatter ? compress_chunks(&c->codec, c->count / (size_t)c->n, c->n) : c->whole;
     const bool          shared = codec_of(&c->codec)->measure != NULL;
     size_t              bad;
 
-    c->since  = seconds();
-    c->code_s = c->wire_s = 0;
-    bad                   = c->loops->bad(r->in, c->count);
-    c->agreed[0]          = bad < c->count ? (uint32_t)(c->n - c->me) : 0;
+    c->since  = compress_seconds();
+    c->code_s = c->wait_s = c->wire_s = 0;
+    bad                               = c->loops->bad(r->in, c->count);
+    c->agreed[0]                      = bad < c->count ? (uint32_t)(c->n - c->me) : 0;
     if (shared)
         shot_measure(c->agreed + 1, c, r->in, &chunks);
     compress_coded(c);
@@ -220,13 +229,15 @@ static int take_memory(hkt_compressor_t *c, const hkt_compressor_config_t *confi
     if (c->feedback)
         TRY(take((void **)&c->owner, c->whole.part * sizeof(float), false, c));
     TRY(take((void **)&c->sent, codes, true, c));
-    return take((void **)&c->got, codes, true, c);
+    TRY(take((void **)&c->got, codes, true, c));
+    return shot_create(c);
 }
 
 static int give_memory(hkt_compressor_t *c)
 {
     if (codec_of(&c->codec)->linear)
         factors_destroy(c);
+    shot_destroy(c);
     hkt_ledger_give(c->got, c->ledger);
     hkt_ledger_give(c->sent, c->ledger);
     hkt_ledger_give(c->owner, c->ledger);
@@ -278,7 +289,7 @@ static int fill_in(hkt_compressor_t *c, const hkt_compressor_config_t *config)
     c->loops    = codec_loops();
     c->seed     = config->seed;
     c->feedback = config->feedback < 0 ? codec_of(&c->codec)->feedback : config->feedback != 0;
-    c->whole    = compress_chunks(&c->codec, codec_groups((c->count + (size_t)c->n - 1) / (size_t)c->n));
+    c->whole    = compress_chunks(&c->codec, codec_groups((c->count + (size_t)c->n - 1) / (size_t)c->n), c->n);
     return take_memory(c, config);
 }
 

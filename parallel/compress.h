@@ -7,7 +7,12 @@
 
 #include <stdatomic.h>
 
-enum { COMPRESS_WAITING = 8 /* most calls on a stream */, COMPRESS_JUDGED = 8 /* calls before the codec is judged */ };
+enum {
+    COMPRESS_WAITING = 8,         /* most calls on a stream */
+    COMPRESS_JUDGED  = 8,         /* calls before the codec is judged */
+    COMPRESS_PIECES  = 8,         /* most pieces of a call */
+    COMPRESS_PIECE   = 256 * 1024 /* bytes of code, of all ranks, that are worth a piece */
+};
 
 /* One call. */
 struct request {
@@ -19,10 +24,21 @@ struct request {
     _Atomic int       busy;
 };
 
-/* How a vector is cut: n chunks of `part` elements, the last ones shorter or empty; a chunk's code lies in `stride`
- * bytes. */
+/* How a vector is cut: n chunks of `part` elements, the last ones shorter or empty; a chunk's code takes `stride`
+ * bytes. A piece is `piece_tiles` tiles of every chunk, at the same place; pieces travel one after the other. */
 struct chunks {
-    size_t part, stride, tiles;
+    size_t part, stride, tiles, piece_tiles;
+    int    pieces;
+};
+
+/* A collective of one piece, beside the coding of others. */
+struct shipment {
+    struct hkt_compressor *compressor;
+    bool                   gather;    /* an all-gather of what was summed; else the all-to-all before */
+    size_t                 at, bytes; /* where the piece lies in sent and got, and a rank's share of it */
+    double                 seconds;
+    int                    rc;
+    hkt_event_t           *over;
 };
 
 /* A matrix of the vector; rank 0: it travels as it is. */
@@ -49,32 +65,39 @@ struct hkt_compressor {
     bool                      feedback;
     uint64_t                  seed, step; /* step: successful calls so far */
 
-    struct chunks  whole;          /* of an all-reduce */
-    float         *worker, *owner; /* error feedback; NULL without: count, whole.part elements */
-    uint8_t       *sent, *got;     /* n strides each, shared */
-    uint32_t      *agreed;         /* what ranks agree on first: a fault, and the scalers of all tiles */
-    struct factors factors;        /* powersgd */
+    struct chunks   whole;          /* of an all-reduce */
+    float          *worker, *owner; /* error feedback; NULL without: count, whole.part elements */
+    uint8_t        *sent, *got;     /* n strides each, shared: piece by piece, in it rank by rank */
+    hkt_stream_t   *wire;           /* carries shipments; NULL where there is one piece: then the caller does */
+    struct shipment shipment[2 * COMPRESS_PIECES];
+    uint32_t       *agreed;  /* what ranks agree on first: a fault, and the scalers of all tiles */
+    struct factors  factors; /* powersgd */
 
     struct request         request[COMPRESS_WAITING];
     hkt_compressor_stats_t stats;
-    double                 code_s, wire_s, since; /* of the present call */
-    double                 least_s, least_wire_s; /* of the fastest one */
+    double                 code_s, wait_s, wire_s, since; /* of the present call; the wire works beside the coding */
+    double                 least_s, least_wire_s;         /* of the fastest one */
     char                   fault[200];
 };
 
 /* What hkt_compressor_load() would say, without loading (codec_state.c). */
 int compress_check_state(hkt_compressor_t *c, const void *state, size_t bytes);
 
-/* Moves the clock: what passed since the last move was coding, or waiting for the wire. */
-void compress_coded(hkt_compressor_t *c);
-void compress_wired(hkt_compressor_t *c);
+/* Moves the clock: what passed since the last move was coding, or waiting for the wire, which worked for that long or
+ * for `wire_s`. */
+void   compress_coded(hkt_compressor_t *c);
+void   compress_wired(hkt_compressor_t *c);
+void   compress_waited(hkt_compressor_t *c, double wire_s);
+double compress_seconds(void);
 
-struct chunks compress_chunks(const hkt_codec_t *codec, size_t part);
+struct chunks compress_chunks(const hkt_codec_t *codec, size_t part, int n);
 size_t        compress_chunk_size(const struct chunks *chunks, int chunk, size_t count);
 
 /* The scalers of all tiles of `in`, for codecs whose ranks share them; into `scale`, as bits. */
 void shot_measure(uint32_t *scale, hkt_compressor_t *c, const float *in, const struct chunks *chunks);
 int  shot_run(hkt_compressor_t *c, const struct request *r, const struct chunks *chunks);
+int  shot_create(hkt_compressor_t *c); /* the wire, where there are pieces */
+void shot_destroy(hkt_compressor_t *c);
 
 int    factors_create(hkt_compressor_t *c, const hkt_compressor_config_t *config);
 void   factors_destroy(hkt_compressor_t *c);

@@ -47,37 +47,41 @@ static void by_hand(float *out, const struct rank *me, const hkt_codec_t *codec,
     free(y);
 }
 
+/* Three calls of a codec; `check`: against what is computed by hand, too. */
+static void shots(struct rank *me, const char *name, size_t count, bool check)
+{
+    float            *in = floats(count), *out = floats(count), *wanted = floats(count);
+    hkt_compressor_t *c = made_of(me, name, count, 0);
+    hkt_codec_t       codec;
+
+    expect_ok(hkt_codec_parse(&codec, name));
+    for (uint64_t step = 0; step < 3; step++) {
+        float *result = step == 1 ? in : out; /* step 1: in place */
+
+        doing("%s, %zu elements, step %d", name, count, (int)step);
+        fill_noise(in, seed_of(step, me->rank), count);
+        expect_ok(hkt_compressor_all_reduce(c, in, result, count, true, NULL));
+        same_everywhere(me, result, count, name);
+        if (!check)
+            continue;
+        by_hand(wanted, me, &codec, step, count);
+        for (size_t i = 0; i < count; i++)
+            expect(result[i] == wanted[i], "element %zu is %g, by hand %g", i, (double)result[i], (double)wanted[i]);
+    }
+    expect_ok(hkt_compressor_destroy(c));
+    free(in);
+    free(out);
+    free(wanted);
+}
+
 static void two_shots(struct rank *me)
 {
     static const size_t counts[] = {1, 63, 1000, 20011};
 
     for (int k = 0; k < CODECS; k++)
-        for (int s = 0; s < 4; s++) {
-            const size_t      count  = counts[s];
-            const bool        shared = !strncmp(codecs[k], "terngrad", 8), exact = k != POWERSGD && !shared;
-            float            *in = floats(count), *out = floats(count), *wanted = floats(count);
-            hkt_compressor_t *c = made_of(me, codecs[k], count, 0);
-            hkt_codec_t       codec;
-
-            expect_ok(hkt_codec_parse(&codec, codecs[k]));
-            for (uint64_t step = 0; step < 3; step++) {
-                doing("%s, %zu elements, step %d", codecs[k], count, (int)step);
-                fill_noise(in, seed_of(step, me->rank), count);
-                expect_ok(
-                    hkt_compressor_all_reduce(c, in, step == 1 ? in : out, count, true, NULL)); /* step 1: in place */
-                same_everywhere(me, step == 1 ? in : out, count, codecs[k]);
-                if (!exact || (me->n + s) % 3 != me->rank % 3)
-                    continue; /* some ranks are enough, as all are the same */
-                by_hand(wanted, me, &codec, step, count);
-                for (size_t i = 0; i < count; i++)
-                    expect((step == 1 ? in : out)[i] == wanted[i], "element %zu is %g, by hand %g", i,
-                           (double)(step == 1 ? in : out)[i], (double)wanted[i]);
-            }
-            expect_ok(hkt_compressor_destroy(c));
-            free(in);
-            free(out);
-            free(wanted);
-        }
+        for (int s = 0; s < 4; s++) /* some ranks are enough by hand, as all are the same */
+            shots(me, codecs[k], counts[s],
+                  k != POWERSGD && strncmp(codecs[k], "terngrad", 8) != 0 && (me->n + s) % 3 == me->rank % 3);
 }
 
 /* Proves: an all-reduce is exactly two roundings at every n from 1 to 8, the bits are the same on all ranks, and in
@@ -92,6 +96,21 @@ END_TEST
 START_TEST(two_roundings_between_processes)
 {
     world(3, PROCESSES, two_shots, NULL);
+}
+END_TEST
+
+/* Large enough for pieces, the last of which are short, and chunks that do not reach the last piece. */
+static void pieces(struct rank *me)
+{
+    shots(me, "int8", 1000003, me->rank == 0);
+    shots(me, "qsgd", 1000003, me->rank == 0);
+    shots(me, "terngrad", 4000003, false);
+}
+
+/* Proves: what goes in pieces, beside the wire, has the bits of what goes in one. */
+START_TEST(two_roundings_in_pieces)
+{
+    world(2 + _i, THREADS, pieces, NULL);
 }
 END_TEST
 
@@ -545,6 +564,7 @@ static void add(Suite *s)
 {
     ADD(s, two_roundings_at_any_n, 8, 30);
     ADD(s, two_roundings_between_processes, 1, 30);
+    ADD(s, two_roundings_in_pieces, 2, 30);
     ADD(s, reduce_scatter, 4, 30);
     ADD(s, R82_scalers_are_shared, 1, 30);
     ADD(s, on_a_stream, 1, 30);
