@@ -112,7 +112,7 @@ static bool wanted()
 void share_if_useful(const at::Tensor &tensor)
 {
     static Seen      *seen = new Seen[MOST]; // direct-mapped; never freed: storages may end after us
-    const size_t      bytes = tensor.nbytes();
+    const size_t      bytes = tensor.layout() == at::kStrided ? tensor.nbytes() : 0; // sparse ones have no such thing
     const void       *data;
     c10::StorageImpl *storage;
 
