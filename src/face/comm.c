@@ -63,6 +63,20 @@ static int agree(const struct circle *in, const struct hkt_communicator *c, int 
     return 0;
 }
 
+/* Rank 0's figures are everybody's. By the tree and not by a collective, which would want a plan, and that wants the figures. */
+static int know_links(const struct circle *in, struct hkt_communicator *c)
+{
+    struct hkt_far_figures mine, *all = hkt_alloc((size_t)in->size * sizeof(*all));
+    int                    rc = all ? hkt_far_measure(c, &mine) : HKT_ERR_MEMORY;
+
+    if (!rc)
+        rc = hkt_bootstrap_all_gather(in->b, &mine, sizeof(mine), all);
+    if (!rc)
+        rc = hkt_far_know(c, &all[0]);
+    hkt_free(all);
+    return rc;
+}
+
 static int join_steps(struct plan_to_join *j, const struct circle *in, struct hkt_process **process, struct hkt_communicator **out)
 {
     struct hkt_communicator *c       = NULL;
@@ -85,8 +99,8 @@ static int join_steps(struct plan_to_join *j, const struct circle *in, struct hk
         rc = agree(in, c, mine, 0);
     }
     hkt_segment_free(segment); /* everybody has a mapping of its own */
-    if (!rc)
-        rc = hkt_far_measure(c);
+    if (!rc && c->far)
+        rc = know_links(in, c);
     if (rc)
         hkt_communicator_free(c);
     else

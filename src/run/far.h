@@ -34,11 +34,21 @@ int hkt_far_create(struct hkt_communicator *c);
 /* Opens the wire. `id` as in struct hkt_wire_config. */
 int hkt_far_open(struct hkt_communicator *c, const uint64_t id[2]);
 
-/* Measures what links between hosts and within one cost and agrees on it; all ranks, once the communicator works. 50 ms at the most, where nothing
- * disturbs. 0 or what killed the communicator. */
-int hkt_far_measure(struct hkt_communicator *c);
+/* What links between hosts and within one cost, seconds, as rank 0 has found it. */
+struct hkt_far_figures {
+    struct hkt_span_cost wire[HKT_SPANS];
+    double               gamma, copy; /* of a core, a byte folded and copied */
+    double               crowd;       /* ranks to a core, where they share cores; else 1 */
+    double               took;        /* to find out; 0: nobody has */
+};
 
-/* Takes over what its parent has measured. HKT_ERR_MEMORY. */
+/* Measures; all ranks, once the communicator can send and receive. 50 ms at the most, where nothing disturbs. 0 or what killed the communicator. */
+int hkt_far_measure(struct hkt_communicator *c, struct hkt_far_figures *figures);
+
+/* From rank 0's figures, on all ranks, before the first collective: what algorithms are chosen by. HKT_ERR_MEMORY. */
+int hkt_far_know(struct hkt_communicator *c, const struct hkt_far_figures *figures);
+
+/* The same from what the parent knows. */
 int hkt_far_inherit(struct hkt_communicator *c, const struct hkt_communicator *parent);
 
 size_t hkt_far_shelves(const struct hkt_communicator *c); /* how many its segment needs; 0 when there is no other host, or too many */

@@ -33,13 +33,6 @@ struct turn {
     uint64_t bytes; /* of each */
 };
 
-/* Seconds. */
-struct found {
-    struct hkt_span_cost wire[HKT_SPANS];
-    double               gamma, copy;
-    double               crowd; /* ranks to a core, where they share cores; else 1 */
-};
-
 struct pair {
     struct hkt_communicator *c;
     int                      peer;
@@ -123,7 +116,7 @@ static int ask_near(const struct pair *p, struct hkt_span_cost *w)
 }
 
 /* How fast a core folds and copies. */
-static void fold(const struct pair *p, struct found *found)
+static void fold(const struct pair *p, struct hkt_far_figures *found)
 {
     const void *const       src[]  = {p->data, p->data + FOLDED};
     void *const             dst[]  = {p->data + 2 * FOLDED};
@@ -169,7 +162,7 @@ static int partner_at(const struct hkt_communicator *c, enum hkt_span span)
     return 0;
 }
 
-static int measure(struct hkt_communicator *c, struct found *found)
+static int measure(struct hkt_communicator *c, struct hkt_far_figures *found)
 {
     struct pair p = {.c = c};
     int         partner[HKT_SPANS], rc = 0;
@@ -190,35 +183,6 @@ static int measure(struct hkt_communicator *c, struct found *found)
     return rc;
 }
 
-/* What links cost is known, or guessed: the choice is made on it from now on. */
-static int take_over(struct hkt_communicator *c, const struct found *found)
-{
-    struct hkt_fabric *f = &c->far->fabric;
-
-    for (int span = 0; span < HKT_SPANS; span++)
-        f->wire[span] = found->wire[span];
-    f->wire[HKT_SPAN_NETWORK].overhead *= found->crowd;
-    f->gamma = found->gamma * found->crowd;
-    f->copy  = found->copy * found->crowd;
-    hkt_tune_forget(c);
-    hkt_predictor_close(c->far->predictor);
-    c->far->predictor = NULL;
-    return hkt_predictor_open(&c->far->predictor, f);
-}
-
-/* Rank 0's numbers are everybody's. Until they are, all go by the same guess. */
-static int agree(struct hkt_communicator *c, const struct found *found)
-{
-    struct found   *all  = hkt_alloc((size_t)c->size * sizeof(*all));
-    struct hkt_call call = {.coll = HKT_COLL_SPLIT, .send = found, .recv = all, .count = sizeof(*all), .element = 1, .type = HKT_UINT8};
-    int             rc   = all ? hkt_operation_run(c, &call, &c->waiter) : HKT_ERR_MEMORY;
-
-    if (!rc)
-        rc = take_over(c, &all[0]);
-    hkt_free(all);
-    return rc == HKT_ERR_MEMORY ? hkt_communicator_kill(c, rc, "communicator %s: rank %d is out of memory", c->name, c->rank) : rc;
-}
-
 /* Ranks of this host to a core that this rank may use. */
 static double crowd(const struct hkt_communicator *c)
 {
@@ -234,36 +198,48 @@ static double crowd(const struct hkt_communicator *c)
     return cores > 0 && c->seats > cores ? c->seats / cores : 1;
 }
 
-int hkt_far_measure(struct hkt_communicator *c)
+int hkt_far_measure(struct hkt_communicator *c, struct hkt_far_figures *figures)
 {
     const struct hkt_span_cost near  = {.alpha = hkt_tune_local_link.alpha};
-    struct found               found = {{near, near, {.alpha = 19e-6, .overhead = 3e-6, .beta = 0.5e-9}}, 0.08e-9, 0.07e-9, 1};
     const uint64_t             since = hkt_now_ns();
-    const struct hkt_fabric   *f;
 
+    memset(figures, 0, sizeof(*figures));
+    *figures = (struct hkt_far_figures){{near, near, {.alpha = 19e-6, .overhead = 3e-6, .beta = 0.5e-9}}, 0.08e-9, 0.07e-9, 1, 0};
     if (!c->far)
         return 0;
-    if (take_over(c, &found))
-        return hkt_communicator_kill(c, HKT_ERR_MEMORY, "communicator %s: rank %d is out of memory", c->name, c->rank);
-    HKT_TRY(measure(c, &found));
-    found.crowd = crowd(c);
-    HKT_TRY(agree(c, &found));
-    f = &c->far->fabric;
-    hkt_log(HKT_LOG_DEBUG,
-            "communicator %s: %d ranks on %d hosts; within a host %.2f us, folding %.1f GB/s; between hosts %.2f us, %.2f us of each message for "
-            "either side, %.2f GB/s; measured in %.1f ms",
-            c->name, c->size, f->hosts, f->wire[HKT_SPAN_CACHE].alpha * 1e6, 1e-9 / f->gamma, f->wire[HKT_SPAN_NETWORK].alpha * 1e6,
-            f->wire[HKT_SPAN_NETWORK].overhead * 1e6, f->wire[HKT_SPAN_NETWORK].beta > 0 ? 1e-9 / f->wire[HKT_SPAN_NETWORK].beta : 0.0,
-            (double)(hkt_now_ns() - since) * 1e-6);
+    HKT_TRY(measure(c, figures));
+    figures->crowd = crowd(c);
+    figures->took  = (double)(hkt_now_ns() - since) * 1e-9;
     return 0;
+}
+
+int hkt_far_know(struct hkt_communicator *c, const struct hkt_far_figures *figures)
+{
+    struct hkt_fabric          *f    = c->far ? &c->far->fabric : NULL;
+    const struct hkt_span_cost *wire = f ? &f->wire[HKT_SPAN_NETWORK] : NULL;
+
+    if (!f)
+        return 0;
+    for (int span = 0; span < HKT_SPANS; span++)
+        f->wire[span] = figures->wire[span];
+    f->wire[HKT_SPAN_NETWORK].overhead *= figures->crowd;
+    f->gamma = figures->gamma * figures->crowd;
+    f->copy  = figures->copy * figures->crowd;
+    if (!c->rank && figures->took > 0)
+        hkt_log(HKT_LOG_DEBUG,
+                "communicator %s: %d ranks on %d hosts; within a host %.2f us, folding %.1f GB/s; between hosts %.2f us, %.2f us of each message for "
+                "either side, %.2f GB/s; measured in %.1f ms",
+                c->name, c->size, f->hosts, f->wire[HKT_SPAN_CACHE].alpha * 1e6, 1e-9 / f->gamma, wire->alpha * 1e6, wire->overhead * 1e6,
+                wire->beta > 0 ? 1e-9 / wire->beta : 0.0, figures->took * 1e3);
+    return hkt_predictor_open(&c->far->predictor, f);
 }
 
 int hkt_far_inherit(struct hkt_communicator *c, const struct hkt_communicator *parent)
 {
-    const struct hkt_fabric *f     = &parent->far->fabric;
-    struct found             found = {.gamma = f->gamma, .copy = f->copy, .crowd = 1};
+    const struct hkt_fabric *f       = &parent->far->fabric;
+    struct hkt_far_figures   figures = {.gamma = f->gamma, .copy = f->copy, .crowd = 1};
 
     for (int span = 0; span < HKT_SPANS; span++)
-        found.wire[span] = f->wire[span];
-    return take_over(c, &found);
+        figures.wire[span] = f->wire[span];
+    return hkt_far_know(c, &figures);
 }

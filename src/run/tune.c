@@ -208,18 +208,11 @@ int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, st
     return 0;
 }
 
-void hkt_tune_forget(struct hkt_communicator *comm)
+void hkt_tune_free(struct hkt_communicator *comm)
 {
     for (uint32_t i = 0; i < comm->choices; i++)
         if (comm->choice[i].owns)
             hkt_plan_free((struct hkt_plan *)(uintptr_t)comm->choice[i].plan);
     hkt_free(comm->choice);
-    comm->choice  = NULL;
-    comm->choices = 0;
-}
-
-void hkt_tune_free(struct hkt_communicator *comm)
-{
-    hkt_tune_forget(comm);
     hkt_free(comm->experience);
 }

@@ -43,8 +43,7 @@ struct hkt_request {
 /* The plan for a call: from the cache, else chosen, built and kept. */
 int hkt_tune_plan(struct hkt_communicator *comm, const struct hkt_call *call, struct hkt_request request, const struct hkt_plan **plan);
 
-void hkt_tune_forget(struct hkt_communicator *comm); /* the plans: what they were chosen by has changed, on all ranks */
-void hkt_tune_free(struct hkt_communicator *comm);
+void hkt_tune_free(struct hkt_communicator *comm); /* the cache */
 
 /* The link between two ranks of a host. */
 extern const struct hkt_link hkt_tune_local_link;
