@@ -2,6 +2,8 @@
 #include "network.h"
 #include "wires.h"
 
+#include "transports/tcp.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -241,6 +243,81 @@ START_TEST(test_strangers)
 }
 END_TEST
 
+/* ---- a handshake, replayed */
+
+enum { REPLAYS = 10, GREETING_BYTES = 40, RECORD = GREETING_BYTES + HKT_PROOF_HELLO + HKT_PROOF_MAC };
+
+static uint64_t name_of(const uint64_t uuid[2])
+{
+    unsigned char hash[HKT_PROOF_KEY];
+    uint64_t      name;
+
+    expect_ok(hkt_proof_key(hash, "hocket tcp name", uuid, 16));
+    memcpy(&name, hash, sizeof(name));
+    return name;
+}
+
+/* What this process would say to rank 0 for one more socket, said once and recorded: rank 0 takes it for what it is, and answers with its own proof. */
+static void record(const struct wires *x, unsigned char record[RECORD])
+{
+    const uint64_t  *mine = x->p.self->life->address.uuid, *theirs = x->p.peer[0]->life->address.uuid;
+    const bool       first = memcmp(mine, theirs, 16) < 0;
+    const uint64_t   both[2][2] = {{first ? mine[0] : theirs[0], first ? mine[1] : theirs[1]}, {first ? theirs[0] : mine[0], first ? theirs[1] : mine[1]}};
+    const uint64_t   greeting[5] = {0x0131504354544b48u, name_of(theirs), name_of(mine), 4711, 1};
+    unsigned char    key[HKT_PROOF_KEY];
+    struct hkt_proof p;
+    const int        fd = knock(x);
+    int              rc;
+
+    expect_ok(hkt_proof_key(key, "hocket tcp key", both, sizeof(both)));
+    expect_ok(hkt_proof_begin(&p, HKT_PROOF_CONNECTS, key, greeting[3] ^ (greeting[4] << 48 | 0x544350)));
+    expect_true(send(fd, greeting, sizeof(greeting), MSG_NOSIGNAL) == sizeof(greeting));
+    while (!(rc = hkt_proof_turn(&p, fd))) {
+        struct pollfd at = {.fd = fd, .events = p.events};
+
+        expect_true(poll(&at, 1, 5000) == 1);
+    }
+    expect(rc == 1, "rank 0 does not know the real handshake: %s", strerror(-rc));
+    memcpy(record, greeting, GREETING_BYTES);
+    memcpy(record + GREETING_BYTES, p.hello[HKT_PROOF_CONNECTS], HKT_PROOF_HELLO);
+    memcpy(record + GREETING_BYTES + HKT_PROOF_HELLO, p.mac[HKT_PROOF_CONNECTS], HKT_PROOF_MAC);
+    close(fd);
+}
+
+static void replay_rank(struct rank *me)
+{
+    unsigned char said[RECORD];
+    char          memory[64] = {0}, heard[RECORD];
+    struct wires  x;
+
+    wires_join(&x, me);
+    warm_up(&x, memory); /* the processes know each other */
+    if (me->rank == 1)
+        record(&x, said);
+    for (int i = 0; me->rank == 1 && i < REPLAYS; i++) {
+        const int fd    = knock(&x);
+        size_t    bytes = 0;
+        ssize_t   n;
+
+        expect_true(send(fd, said, sizeof(said), MSG_NOSIGNAL) == sizeof(said));
+        while ((n = recv(fd, heard + bytes, sizeof(heard) - bytes, 0)) > 0)
+            bytes += (size_t)n;
+        expect((n == 0 || errno == ECONNRESET) && bytes <= HKT_PROOF_HELLO, "a recording got %zu bytes: %s", bytes, n ? strerror(errno) : "the end");
+        close(fd);
+    }
+    party_barrier(&x.p);
+    if (!me->rank)
+        expect(tcp_strangers() == REPLAYS, "%llu strangers were counted", (unsigned long long)tcp_strangers());
+    wires_leave(&x);
+}
+
+/* Proves: the bytes with which a member has joined, replayed by somebody who has seen them pass, get a fresh nonce and nothing else. */
+START_TEST(test_replayed_handshake)
+{
+    world_run(&(struct world){.n = 2, .kind = PROCESSES, .fn = replay_rank, .bare = true, .deadline = 60, .environment = {"HKT_NETWORK=tcp"}});
+}
+END_TEST
+
 static void add(Suite *s)
 {
     if (!hkt_proof_supported()) {
@@ -251,6 +328,7 @@ static void add(Suite *s)
     ADD(s, test_any_piece, 2, 120);
     ADD(s, test_vanished_host, 1, 60);
     ADD(s, test_strangers, KNOCKINGS, 60);
+    ADD(s, test_replayed_handshake, 1, 60);
 }
 
 int main(void)
