@@ -306,8 +306,8 @@ static void replay_rank(struct rank *me)
         close(fd);
     }
     party_barrier(&x.p);
-    if (!me->rank)
-        expect(tcp_strangers() == REPLAYS, "%llu strangers were counted", (unsigned long long)tcp_strangers());
+    if (!me->rank) /* the real one hung up, which can come before its last word is read */
+        expect(tcp_strangers() == REPLAYS || tcp_strangers() == REPLAYS + 1, "%llu strangers were counted", (unsigned long long)tcp_strangers());
     wires_leave(&x);
 }
 
