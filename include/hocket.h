@@ -140,6 +140,10 @@ typedef struct {
  * communicator exists (docs/bootstrap.md). */
 HKT_API int hkt_unique_id(hkt_unique_id_t *id);
 
+/* The same id in every process that calls it with the same two, without a word between them; `salt` may be any number, and another one gives another
+ * id. So ranks that still have the id of a communicator can make a new one when that one is dead. It brings together ranks of one host only. */
+HKT_API int hkt_unique_id_derive(hkt_unique_id_t *id, const hkt_unique_id_t *from, uint64_t salt);
+
 /* Joins a communicator of `size` ranks as rank `rank` (0 to size - 1). Collective over the ranks that hold `id`; a rank
  * that does not come is named after HKT_INIT_TIMEOUT seconds. `config` may be NULL. Free with hkt_comm_destroy(). */
 HKT_API int hkt_comm_init(hkt_comm_t **comm, int size, const hkt_unique_id_t *id, int rank, const hkt_config_t *config);

@@ -469,6 +469,26 @@ START_TEST(test_signals)
 }
 END_TEST
 
+/* Proves: an id that is derived twice is the same, by another number or from another id another, and nothing but an id is taken. */
+START_TEST(test_derived)
+{
+    hkt_unique_id_t id[2], a, b, none;
+
+    memset(&none, 0, sizeof(none));
+    for (int i = 0; i < 2; i++)
+        expect_ok(hkt_unique_id(&id[i]));
+    expect_ok(hkt_unique_id_derive(&a, &id[0], 7));
+    expect_ok(hkt_unique_id_derive(&b, &id[0], 7));
+    expect(!memcmp(&a, &b, sizeof(a)) && memcmp(&a, &id[0], sizeof(a)), "an id is not derived as before");
+    expect_ok(hkt_unique_id_derive(&b, &id[0], 8));
+    expect(memcmp(&a, &b, sizeof(a)), "two numbers give one id");
+    expect_ok(hkt_unique_id_derive(&b, &id[1], 7));
+    expect(memcmp(&a, &b, sizeof(a)), "two ids give one");
+    expect_code(hkt_unique_id_derive(&b, &none, 7), HKT_ERR_ARGUMENT);
+    expect_code(hkt_unique_id_derive(NULL, &a, 7), HKT_ERR_ARGUMENT);
+}
+END_TEST
+
 static void add(Suite *s)
 {
     ADD(s, test_sizes, 18, 20);
@@ -477,6 +497,7 @@ static void add(Suite *s)
     ADD(s, test_quick, 1, 20);
     ADD(s, test_reuse, 2, 30);
     ADD(s, test_id, 1, 20);
+    ADD(s, test_derived, 1, 20);
     ADD(s, test_same_rank_twice, 4, 20);
     ADD(s, test_mismatch, 2, 20);
     ADD(s, test_missing, 2, 20);

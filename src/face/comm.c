@@ -269,3 +269,11 @@ int hkt_unique_id(hkt_unique_id_t *id)
         return hkt_fail(HKT_ERR_ARGUMENT, "hkt_unique_id: id is NULL");
     return hkt_bootstrap_unique_id(id);
 }
+
+int hkt_unique_id_derive(hkt_unique_id_t *id, const hkt_unique_id_t *from, uint64_t salt)
+{
+    hkt_library_start();
+    if (!id || !from)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_unique_id_derive: %s is NULL", id ? "from" : "id");
+    return hkt_bootstrap_id_derive(id, from, salt);
+}

@@ -48,6 +48,9 @@ void hkt_bootstrap_id_drop(const hkt_unique_id_t *id);
 /* The same for ranks of one host: opens nothing, and rank 0 may be in any process. */
 int hkt_bootstrap_local_id(hkt_unique_id_t *id);
 
+/* The same id wherever it is derived from the same one with the same number; for ranks of one host. HKT_ERR_ARGUMENT when `from` is no id. */
+int hkt_bootstrap_id_derive(hkt_unique_id_t *id, const hkt_unique_id_t *from, uint64_t salt);
+
 /* The same id on every rank that calls this with the same two texts: for launchers. `root`: "host:port" or "[v6]:port", where rank 0 will be and will
  * listen; `secret`: any text that strangers cannot guess. */
 int hkt_bootstrap_id_at(hkt_unique_id_t *id, const char *root, const char *secret);

@@ -144,6 +144,29 @@ int hkt_bootstrap_local_id(hkt_unique_id_t *id)
     return 0;
 }
 
+/* splitmix64 */
+static uint64_t scatter(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+int hkt_bootstrap_id_derive(hkt_unique_id_t *id, const hkt_unique_id_t *from, uint64_t salt)
+{
+    struct hkt_id old, made = {.magic = ID_MAGIC};
+    uint64_t      word[2 * HKT_KEY / sizeof(uint64_t)];
+
+    memcpy(&old, from, sizeof(old));
+    HKT_TRY(hkt_id_check(&old));
+    memcpy(word, &old, sizeof(word));
+    for (size_t i = 0; i < sizeof(word) / sizeof(word[0]); i++)
+        word[i] ^= scatter(salt + (i + 1) * 0x9e3779b97f4a7c15u); /* what nobody can guess stays so */
+    memcpy(&made, word, sizeof(word));
+    memcpy(id, &made, sizeof(made));
+    return 0;
+}
+
 /* Opens the port and writes down where it is. Without a network, or without libcrypto, the id is for one host. */
 static int add_port(struct hkt_id *id)
 {
