@@ -7,8 +7,8 @@ trap 'rm -rf "$scratch"' EXIT
 
 # check ROOT TABLE: prints every include that breaks a rule; fails when there is one.
 check() {
-    (cd "$1" && find src algorithms transports parallel trainer -name '*.[ch]' 2>/dev/null | LC_ALL=C sort) >"$scratch/files"
-    (cd "$1" && find include src algorithms transports parallel trainer -name '*.h' 2>/dev/null || true) >"$scratch/headers"
+    (cd "$1" && find src algorithms transports parallel trainer frameworks -name '*.[ch]' 2>/dev/null | LC_ALL=C sort) >"$scratch/files"
+    (cd "$1" && find include src algorithms transports parallel trainer frameworks -name '*.h' 2>/dev/null || true) >"$scratch/headers"
     awk -v root="$1" -v table="$2" '
     function row(file,   i) { # of the table, 0 when there is none
         for (i = 1; i <= rows; i++)

@@ -372,3 +372,29 @@ tests_test_device_SOURCES = tests/test_device.c tests/gpu.c tests/gpu.h
 tests_test_device_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_device_LDADD = $(CORE_LIBS)
 endif
+
+# ---- libnccl.so.2; the fake CUDA runtime is a part of the suite that uses it, which exports its functions
+dist_check_SCRIPTS += tests/check-nccl.sh
+TESTS += tests/check-nccl.sh
+FAKE_CUDART = tests/fakecuda/cudart/cudart.c tests/fakecuda/cudart/devices.c tests/fakecuda/cudart/cuda_runtime.h
+EXTRA_DIST += tests/fakecuda/cudart/cuda.h tests/fakecuda/cudart/cuda_bf16.h tests/fakecuda/cudart/cuda_fp16.h tests/fakecuda/cudart/cuda_fp8.h
+if HAVE_CHECK
+NCCL_RANKS = tests/nccl_ranks.c tests/nccl_ranks.h
+NCCL_CPPFLAGS = $(AM_CPPFLAGS) -DHOCKET_NCCL_WITHOUT_CUDA
+NCCL_LIBS = tests/libharness.la libnccl.la libhocket.la $(CHECK_LIBS) -lm
+check_PROGRAMS += tests/test_nccl tests/test_nccl_life tests/test_nccl_stream
+TESTS += tests/test_nccl tests/test_nccl_life tests/test_nccl_stream
+tests_test_nccl_SOURCES = tests/test_nccl.c $(NCCL_RANKS)
+tests_test_nccl_CPPFLAGS = $(NCCL_CPPFLAGS)
+tests_test_nccl_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_nccl_LDADD = $(NCCL_LIBS)
+tests_test_nccl_life_SOURCES = tests/test_nccl_life.c $(NCCL_RANKS)
+tests_test_nccl_life_CPPFLAGS = $(NCCL_CPPFLAGS)
+tests_test_nccl_life_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_nccl_life_LDADD = $(NCCL_LIBS)
+tests_test_nccl_stream_SOURCES = tests/test_nccl_stream.c $(NCCL_RANKS) $(FAKE_CUDART)
+tests_test_nccl_stream_CPPFLAGS = -I$(top_srcdir)/tests/fakecuda/cudart $(AM_CPPFLAGS)
+tests_test_nccl_stream_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_nccl_stream_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
+tests_test_nccl_stream_LDADD = $(NCCL_LIBS)
+endif

@@ -1,0 +1,1 @@
+/* cuda.h -- nothing of the driver is used. */
