@@ -413,7 +413,7 @@ static void many(struct rank *me)
     ncclComm_t comm = nccl_join(me), parts[8];
     int        descriptors = 0, places = 0;
 
-    for (int k = 0; k < 40; k++) {
+    for (int k = 0; k < (long_tests() ? 100 : 12); k++) {
         for (int i = 0; i < 8; i++)
             nccl_ok(ncclCommSplit(comm, 0, 0, &parts[i], NULL));
         for (int i = 0; i < 8; i++) {
@@ -425,7 +425,7 @@ static void many(struct rank *me)
                 nccl_ok(ncclCommAbort(parts[i]));
             rendezvous(me);
         }
-        if (k == 10) {
+        if (k == 3) {
             descriptors = open_descriptors();
             places      = mappings();
         }

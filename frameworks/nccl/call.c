@@ -20,14 +20,14 @@ static const hkt_op_t op_of[ncclNumOps] = {
 
 /* ---- the rows -------------------------------------------------------------------------------------------------------- */
 
-typedef int run_fn(const struct nccl_call *c, hkt_type_t type, hkt_op_t op);
+typedef int run_fn(const struct nccl_call *c, hkt_type_t type, hkt_op_t op, hkt_stream_t *stream);
 
 /* Hocket's function with the arguments that follow. */
 #define RUN(name, ...)                                                                                                                   \
-    static int run_##name(const struct nccl_call *c, hkt_type_t type, hkt_op_t op)                                                       \
+    static int run_##name(const struct nccl_call *c, hkt_type_t type, hkt_op_t op, hkt_stream_t *stream)                                 \
     {                                                                                                                                    \
         (void)op;                                                                                                                        \
-        return hkt_##name(__VA_ARGS__, c->comm->hkt, NULL);                                                                              \
+        return hkt_##name(__VA_ARGS__, c->comm->hkt, stream);                                                                            \
     }
 RUN(all_reduce, c->send, c->recv, c->count, type, op)
 RUN(broadcast, c->send, c->recv, c->count, type, c->root)
@@ -66,7 +66,7 @@ const char *nccl_kind_name(nccl_kind kind)
 
 /* ---- running --------------------------------------------------------------------------------------------------------- */
 
-int nccl_call_run(const struct nccl_call *c)
+int nccl_call_run(const struct nccl_call *c, hkt_stream_t *stream)
 {
     const hkt_type_t type = nccl_type[c->type].type;
     hkt_comm_t      *comm = atomic_load_explicit(&c->comm->hkt, memory_order_relaxed);
@@ -74,12 +74,12 @@ int nccl_call_run(const struct nccl_call *c)
     int              rc;
 
     if (!(row[c->kind].has & OP) || c->op < ncclNumOps)
-        return row[c->kind].run(c, type, row[c->kind].has & OP ? op_of[c->op] : HKT_SUM);
+        return row[c->kind].run(c, type, row[c->kind].has & OP ? op_of[c->op] : HKT_SUM, stream);
     /* The scalar is read by the call, so the operator need not outlive it, in a group either. */
     rc = hkt_op_create_premul_sum(&op, c->scalar_at ? nccl_scalar(c->scalar_at, c->type) : c->scalar, comm);
     if (rc)
         return rc;
-    rc = row[c->kind].run(c, type, op);
+    rc = row[c->kind].run(c, type, op, stream);
     hkt_op_destroy(op, comm);
     return rc;
 }

@@ -74,13 +74,14 @@ extern const struct nccl_type {
 
 double       nccl_scalar(const void *at, ncclDataType_t type);
 const char  *nccl_kind_name(nccl_kind kind);
-int          nccl_call_run(const struct nccl_call *call); /* an HKT_ERR_* */
+int          nccl_call_run(const struct nccl_call *call, hkt_stream_t *stream); /* an HKT_ERR_* */
 
 /* ---- queue.c: where work that is put on a stream waits for its turn */
 
 struct nccl_queue {
-    enum { NCCL_NOW, NCCL_HOST_FUNCTION, NCCL_THREAD } kind;
+    enum { NCCL_NOW, NCCL_HOST_FUNCTION, NCCL_THREAD, NCCL_DEVICE } kind; /* DEVICE: Hocket's own stream, not posted to */
     void        *at;        /* the CUDA stream or the hkt_stream_t */
+    hkt_event_t *event;     /* DEVICE: for joining it to others */
     bool         capturing; /* the stream records a graph: what is put on it runs when the graph does, as often as that */
 };
 
@@ -88,10 +89,14 @@ struct nccl_queue {
 ncclResult_t nccl_queue_find(struct nccl_queue *queue, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t nccl_queue_post(const struct nccl_queue *queue, void (*function)(void *), void *arg);
 int          nccl_current_device(void);
+ncclResult_t nccl_read_scalar(void *to, const void *from, size_t size, cudaStream_t stream); /* of any memory, behind the stream's work */
+bool         nccl_allocates_on_device(void);
+ncclResult_t nccl_device_alloc(void **ptr, size_t size);
+ncclResult_t nccl_device_free(void *ptr);
 
 /* ---- job.c: calls that run together */
 
-ncclResult_t nccl_job_submit(const struct nccl_call *calls, size_t n);
+ncclResult_t nccl_job_submit(struct nccl_call *calls, size_t n);
 void         nccl_job_free_captured(ncclComm_t comm);
 void         nccl_comm_drain(ncclComm_t comm); /* waits until all work that was put on queues has run */
 

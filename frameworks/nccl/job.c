@@ -33,10 +33,10 @@ static int run_calls(const struct nccl_call *call, size_t n)
     int rc = 0, end;
 
     if (n == 1)
-        return nccl_call_run(call);
+        return nccl_call_run(call, NULL);
     hkt_group_begin();
     for (size_t i = 0; i < n && !rc; i++)
-        rc = nccl_call_run(&call[i]);
+        rc = nccl_call_run(&call[i], NULL);
     end = hkt_group_end();
     return end ? end : rc;
 }
@@ -295,9 +295,68 @@ static bool has_graphs(const struct nccl_call *call, size_t n)
     return false;
 }
 
+/* ---- on the streams of a device ------------------------------------------------------------------------------------------- */
+
+/* The first queue waits for the others, or they for it. */
+static int join_streams(const struct nccl_queue *queue, size_t n, bool before)
+{
+    int rc = 0;
+
+    for (size_t i = 1; i < n && !rc; i++) {
+        const struct nccl_queue *from = &queue[before ? i : 0], *to = &queue[before ? 0 : i];
+
+        rc = hkt_event_record(from->event, from->at);
+        if (!rc)
+            rc = hkt_stream_wait_event(to->at, from->event);
+    }
+    return rc;
+}
+
+/* Whether a communicator has calls on several streams: those would wait for each other. */
+static bool crosses(const struct nccl_call *call, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (call[k].comm == call[i].comm && call[k].stream != call[i].stream)
+                return true;
+    return false;
+}
+
+/* Hocket puts the calls on its streams itself. Those that cross run on the first of them, with the others joined to it. */
+static ncclResult_t run_on_device(struct nccl_call *call, size_t n, const struct nccl_queue *queue, size_t queues)
+{
+    const bool one = queues == 1 || crosses(call, n);
+    int        rc = 0, end;
+
+    for (size_t i = 0; i < n; i++)
+        if (call[i].op == ncclNumOps && call[i].scalar_at) {
+            uint64_t bits = 0;
+
+            NCCL_TRY(nccl_read_scalar(&bits, call[i].scalar_at, nccl_type[call[i].type].size, call[i].stream));
+            call[i].scalar    = nccl_scalar(&bits, call[i].type);
+            call[i].scalar_at = NULL;
+        }
+    if (n == 1)
+        return nccl_from(nccl_call_run(call, queue->at));
+    if (one)
+        rc = join_streams(queue, queues, true);
+    hkt_group_begin();
+    for (size_t i = 0; i < n && !rc; i++) {
+        struct nccl_queue own = *queue;
+
+        if (!one && nccl_queue_find(&own, call[i].comm, call[i].stream) != ncclSuccess)
+            rc = HKT_ERR_INTERNAL;
+        if (!rc)
+            rc = nccl_call_run(&call[i], own.at);
+    }
+    end = hkt_group_end();
+    rc  = rc ? rc : end;
+    return nccl_from(rc || !one ? rc : join_streams(queue, queues, false));
+}
+
 enum { FEW = 8 }; /* queues that need no allocation */
 
-ncclResult_t nccl_job_submit(const struct nccl_call *call, size_t n)
+ncclResult_t nccl_job_submit(struct nccl_call *call, size_t n)
 {
     struct nccl_queue few[FEW], *queue = n <= FEW ? few : malloc(n * sizeof(*queue));
     struct nccl_job  *job;
@@ -307,6 +366,8 @@ ncclResult_t nccl_job_submit(const struct nccl_call *call, size_t n)
 
     if (rc == ncclSuccess && !queues && !has_graphs(call, n))
         rc = run_now(call, n);
+    else if (rc == ncclSuccess && queues && queue->kind == NCCL_DEVICE)
+        rc = run_on_device(call, n, queue, queues);
     else if (rc == ncclSuccess) {
         job = new_job(call, n);
         rc  = job ? post(job, queue, queues, wait) : ncclSystemError;

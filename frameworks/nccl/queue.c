@@ -1,58 +1,99 @@
 /* queue.c -- what a CUDA stream is here; the one file that knows.
  *
- * Buffers are memory of the host. Without a CUDA runtime in the process there are no streams: a call has run when it returns, or, on a communicator
- * that does not block, runs in a thread of that communicator. A CUDA runtime whose streams are threads of the host (it says so by exporting the symbol
- * below) takes calls as host functions, so they run in the order of the stream, and into graphs. Any other CUDA runtime runs host functions of all
- * streams in one thread, where they must not wait for each other: there a call waits for what is on the stream and then runs at once.
+ * Without CUDA in the process there are no streams: a call has run when it returns, or, on a communicator that does not block, runs in a thread of that
+ * communicator. A CUDA runtime whose streams are threads of the host (it says so by exporting the symbol below) takes calls as host functions, so they
+ * run in the order of the stream, and into graphs. With a CUDA driver streams are Hocket's (hkt_stream_from_cuda()); where Hocket has none, a call waits
+ * for what is on the stream and then runs at once.
  */
 #include "inside.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define STREAMS_ARE_THREADS "hocket_cudart_streams_are_threads"
 
+/* Missing from libraries that were built without it. */
+extern int hkt_stream_from_cuda(hkt_stream_t **stream, void *cuda_stream) __attribute__((weak));
+
 static struct {
+    /* a runtime whose streams are threads */
     int (*launch)(cudaStream_t stream, void (*function)(void *), void *arg);
     int (*capturing)(cudaStream_t stream, int *status);
     int (*synchronize)(cudaStream_t stream);
     int (*device)(int *device);
-    const char *(*text)(int error);
     bool threads;
+    /* the driver */
+    int (*driver_synchronize)(cudaStream_t stream);
+    int (*driver_device)(int *device);
+    int (*copy)(uintptr_t to, uintptr_t from, size_t size);
+    int (*allocate)(uintptr_t *ptr, size_t size);
+    int (*release)(uintptr_t ptr);
+    bool driver;
 } cuda;
+
+struct symbol {
+    const char *name;
+    void       *at;
+};
+
+/* All of them, or none counts. */
+static bool find_symbols(void *library, const struct symbol *symbol, size_t n)
+{
+    bool all = true;
+
+    for (size_t i = 0; i < n; i++) {
+        *(void **)symbol[i].at = dlsym(library, symbol[i].name);
+        all &= *(void **)symbol[i].at != NULL;
+    }
+    return all;
+}
 
 static void find_cuda(void)
 {
-    const struct { const char *name; void *at; } symbols[] = {
-        {"cudaLaunchHostFunc", &cuda.launch},         {"cudaStreamIsCapturing", &cuda.capturing}, {"cudaStreamSynchronize", &cuda.synchronize},
-        {"cudaGetDevice", &cuda.device},              {"cudaGetErrorString", &cuda.text},
-    };
+    const struct symbol runtime[] = {{"cudaLaunchHostFunc", &cuda.launch},
+                                     {"cudaStreamIsCapturing", &cuda.capturing},
+                                     {"cudaStreamSynchronize", &cuda.synchronize},
+                                     {"cudaGetDevice", &cuda.device}};
+    const struct symbol driver[]  = {{"cuStreamSynchronize", &cuda.driver_synchronize},
+                                     {"cuCtxGetDevice", &cuda.driver_device},
+                                     {"cuMemcpy", &cuda.copy},
+                                     {"cuMemAlloc_v2", &cuda.allocate},
+                                     {"cuMemFree_v2", &cuda.release}};
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD); /* the program's, never ours */
 
-    for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
-        *(void **)symbols[i].at = dlsym(RTLD_DEFAULT, symbols[i].name);
-    cuda.threads = dlsym(RTLD_DEFAULT, STREAMS_ARE_THREADS) && cuda.launch && cuda.capturing;
+    cuda.threads = dlsym(RTLD_DEFAULT, STREAMS_ARE_THREADS) && find_symbols(RTLD_DEFAULT, runtime, sizeof(runtime) / sizeof(runtime[0]));
+    cuda.driver  = !cuda.threads && library && find_symbols(library, driver, sizeof(driver) / sizeof(driver[0]));
 }
 
-/* Programs may load CUDA after this library; once it is there, it stays. */
+/* When a communicator is made: by then a program that uses CUDA has it. Once it is there, it stays. */
+static _Atomic uint32_t found;
+
 static void look(void)
 {
-    static pthread_mutex_t  lock = PTHREAD_MUTEX_INITIALIZER;
-    static _Atomic uint32_t found;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
     if (atomic_load_explicit(&found, memory_order_acquire)) /* pairs with the release store below */
         return;
     pthread_mutex_lock(&lock);
     if (!atomic_load(&found)) {
         find_cuda();
-        atomic_store_explicit(&found, cuda.synchronize != NULL, memory_order_release);
+        atomic_store_explicit(&found, cuda.threads || cuda.driver, memory_order_release);
     }
     pthread_mutex_unlock(&lock);
 }
 
+static bool has_cuda(void)
+{
+    return __builtin_expect(atomic_load_explicit(&found, memory_order_acquire), 0); /* pairs with the release store in look() */
+}
+
 static ncclResult_t cuda_failed(const char *what, int error)
 {
-    return nccl_fail(ncclUnhandledCudaError, "%s: error %d, %s", what, error, cuda.text ? cuda.text(error) : "of the CUDA runtime");
+    return nccl_fail(ncclUnhandledCudaError, "%s gives CUDA error %d", what, error);
 }
+
+/* ---- streams ---------------------------------------------------------------------------------------------------------- */
 
 static ncclResult_t own_thread(struct nccl_queue *queue, ncclComm_t comm)
 {
@@ -66,24 +107,80 @@ static ncclResult_t own_thread(struct nccl_queue *queue, ncclComm_t comm)
     return ncclSuccess;
 }
 
+/* NULL, and the two names that the default streams have, which belong to a device. */
+static bool special(cudaStream_t stream)
+{
+    return (uintptr_t)stream < 3;
+}
+
+/* Hocket's streams for those of CUDA, kept for good: graphs may have calls on them. */
+struct known {
+    struct known *next;
+    cudaStream_t  cuda;
+    int           device; /* of a special one */
+    hkt_stream_t *stream;
+    hkt_event_t  *event;
+};
+
+static ncclResult_t add_known(struct known **list, cudaStream_t stream, int device)
+{
+    struct known *k = malloc(sizeof(*k));
+    ncclResult_t  rc;
+
+    if (!k)
+        return nccl_fail(ncclSystemError, "out of memory for a stream");
+    *k = (struct known){*list, stream, device, NULL, NULL};
+    rc = nccl_from(hkt_event_create(&k->event));
+    if (rc == ncclSuccess)
+        rc = nccl_from(hkt_stream_from_cuda(&k->stream, stream));
+    if (rc == ncclSuccess) {
+        *list = k;
+        return rc;
+    }
+    hkt_event_destroy(k->event);
+    free(k);
+    return rc;
+}
+
+static ncclResult_t device_stream(struct nccl_queue *queue, cudaStream_t stream)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct known   *all;
+    struct known          *k;
+    ncclResult_t           rc     = ncclSuccess;
+    const int              device = special(stream) ? nccl_current_device() : 0;
+
+    pthread_mutex_lock(&lock);
+    for (k = all; k && (k->cuda != stream || k->device != device); k = k->next)
+        ;
+    if (!k) {
+        rc = add_known(&all, stream, device);
+        k  = all;
+    }
+    pthread_mutex_unlock(&lock);
+    if (rc == ncclSuccess)
+        *queue = (struct nccl_queue){.kind = NCCL_DEVICE, .at = k->stream, .event = k->event};
+    return rc;
+}
+
 ncclResult_t nccl_queue_find(struct nccl_queue *queue, ncclComm_t comm, cudaStream_t stream)
 {
-    const bool special = (uintptr_t)stream < 3; /* NULL, and the two names that the default streams have */
-    int        error, status = 0;
+    int error, status = 0;
 
     *queue = (struct nccl_queue){.kind = NCCL_NOW};
-    look();
-    if (!cuda.synchronize)
+    if (!has_cuda())
         return comm->blocking ? ncclSuccess : own_thread(queue, comm);
-    if (cuda.threads && !special) {
+    if (cuda.driver && hkt_stream_from_cuda)
+        return device_stream(queue, stream);
+    if (cuda.threads && !special(stream)) {
         error = cuda.capturing(stream, &status);
         if (error)
             return cuda_failed("cudaStreamIsCapturing", error);
         *queue = (struct nccl_queue){.kind = NCCL_HOST_FUNCTION, .at = stream, .capturing = status != 0};
         return ncclSuccess;
     }
-    error = cuda.synchronize(stream);
-    return error ? cuda_failed("cudaStreamSynchronize", error) : ncclSuccess;
+    error = cuda.threads ? cuda.synchronize(stream) : cuda.driver_synchronize(stream);
+    return error ? cuda_failed("waiting for the stream", error) : ncclSuccess;
 }
 
 struct posted {
@@ -120,10 +217,53 @@ ncclResult_t nccl_queue_post(const struct nccl_queue *queue, void (*function)(vo
     return nccl_from(error);
 }
 
+/* ---- devices and their memory ------------------------------------------------------------------------------------------- */
+
 int nccl_current_device(void)
 {
     int device = 0;
 
     look();
-    return cuda.device && !cuda.device(&device) ? device : 0;
+    if (!has_cuda() || (cuda.threads ? cuda.device(&device) : cuda.driver_device(&device)))
+        return 0;
+    return device;
+}
+
+/* Of a driver only: elsewhere memory is the host's. */
+ncclResult_t nccl_read_scalar(void *to, const void *from, size_t size, cudaStream_t stream)
+{
+    int error;
+
+    if (!has_cuda() || !cuda.driver) {
+        memcpy(to, from, size);
+        return ncclSuccess;
+    }
+    error = cuda.driver_synchronize(stream);
+    if (!error)
+        error = cuda.copy((uintptr_t)to, (uintptr_t)from, size);
+    return error ? cuda_failed("reading the scalar of an operator", error) : ncclSuccess;
+}
+
+bool nccl_allocates_on_device(void)
+{
+    look();
+    return has_cuda() && cuda.driver && hkt_stream_from_cuda;
+}
+
+ncclResult_t nccl_device_alloc(void **ptr, size_t size)
+{
+    uintptr_t at;
+    const int error = cuda.allocate(&at, size ? size : 1);
+
+    if (error)
+        return cuda_failed("cuMemAlloc", error);
+    *ptr = (void *)at;
+    return ncclSuccess;
+}
+
+ncclResult_t nccl_device_free(void *ptr)
+{
+    const int error = ptr ? cuda.release((uintptr_t)ptr) : 0;
+
+    return error ? cuda_failed("cuMemFree", error) : ncclSuccess;
 }
