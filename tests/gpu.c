@@ -91,13 +91,16 @@ static int call(const struct running *r, hkt_stream_t *stream)
 {
     struct gpu *g           = r->lab->call_arg;
     struct twin twin[SIDES] = {twin_of(g, r, SEND), twin_of(g, r, RECV)};
+    double      since;
     int         rc;
 
     for (int s = 0; s < SIDES; s++)
         copy(g, &twin[s], true);
     if (!stream)
         cuda_ok(cuStreamSynchronize(g->queue));
-    rc = job_call(r, place(r, twin, SEND), place(r, twin, RECV), stream);
+    since   = now();
+    rc      = job_call(r, place(r, twin, SEND), place(r, twin, RECV), stream);
+    g->took = now() - since;
     for (int s = 0; s < SIDES; s++)
         copy(g, &twin[s], false);
     return rc;

@@ -19,6 +19,7 @@ struct gpu {
     enum placement         placement;
     char                  *memory; /* of the device: for jobs in flight */
     size_t                 size, used;
+    double                 took;   /* the last call until it returned, seconds */
 };
 
 void gpu_driver(void); /* loads the fake driver, if that is the one; before anything of CUDA */

@@ -115,7 +115,7 @@ static size_t index_for(const struct job *j, int to)
 static struct origin origin_of(const struct running *r, enum side side, int b)
 {
     const struct job *j = &r->job;
-    struct origin     o = {j->type, j->values, j->seed, j->op, r->lab->n, r->lab->rank, index_for(j, b)};
+    struct origin     o = {j->type, j->values, j->seed ^ r->data, j->op, r->lab->n, r->lab->rank, index_for(j, b)};
 
     if (side == SEND)
         return o;
@@ -170,6 +170,16 @@ static bool together(const struct running *r)
     return r->job.in_place && form[r->job.coll].in_place && has(r, SEND) && has(r, RECV);
 }
 
+static void fill_inputs(struct running *r)
+{
+    for (int b = 0; has(r, SEND) && b < r->blocks[SEND]; b++) {
+        const struct origin o = origin_of(r, SEND, b);
+
+        if (block_count(r, SEND, b))
+            fill(&o, block_at(r, SEND, b), block_count(r, SEND, b));
+    }
+}
+
 static void prepare(struct running *r)
 {
     const struct form *f   = &form[r->job.coll];
@@ -185,12 +195,7 @@ static void prepare(struct running *r)
         if (has(r, RECV))
             place_apart(r, RECV, out);
     }
-    for (int b = 0; has(r, SEND) && b < r->blocks[SEND]; b++) {
-        const struct origin o = origin_of(r, SEND, b);
-
-        if (block_count(r, SEND, b))
-            fill(&o, block_at(r, SEND, b), block_count(r, SEND, b));
-    }
+    fill_inputs(r);
 }
 
 /* ---- the call */
@@ -250,8 +255,9 @@ int job_call(const struct running *r, const void *send, void *recv, hkt_stream_t
 
 void job_start(struct running *r, struct lab *lab, const struct job *job, hkt_stream_t *stream)
 {
-    r->job = *job;
-    r->lab = lab;
+    r->job  = *job;
+    r->lab  = lab;
+    r->data = 0;
     prepare(r);
     doing("job %ld: %s of %zu %s %s, n = %d, root %d, %s %s+%zu to %s+%zu%s%s, seed %#llx", lab->jobs++, coll_name[job->coll], job->count,
           hkt_type_name(job->type), form[job->coll].reduces ? name_of_op(job->op) : "", lab->n, job->root,
@@ -289,6 +295,15 @@ static void check_gaps(const struct running *r, enum side side)
         expect(at <= end || untouched(r->at[side] + end * size, (at - end) * size), "the gap before block %d was written", b);
         end = at + r->counts[side][b];
     }
+}
+
+void job_again(struct running *r, uint64_t data)
+{
+    r->data = data;
+    for (int s = 0; s < SIDES; s++)
+        if (r->span[s].at)
+            memset(r->span[s].at, UNTOUCHED, r->span[s].size);
+    fill_inputs(r);
 }
 
 void job_check(const struct running *r)

@@ -54,6 +54,7 @@ void lab_close(struct lab *lab);
 struct running {
     struct job  job;
     struct lab *lab;
+    uint64_t    data; /* another number, other inputs */
     struct span span[SIDES]; /* in place: SEND only, it holds both */
     char       *at[SIDES];   /* first byte of block space; NULL where the rank has no such buffer */
     size_t      counts[SIDES][MOST_BLOCKS], displs[SIDES][MOST_BLOCKS]; /* elements */
@@ -65,6 +66,9 @@ struct running {
  * arena_reset(). */
 void job_start(struct running *r, struct lab *lab, const struct job *job, hkt_stream_t *stream);
 void job_check(const struct running *r);
+
+/* Other inputs in the same memory, for a call that was made once and runs again. */
+void job_again(struct running *r, uint64_t data);
 
 /* All of it, blocking. */
 void job_run(struct lab *lab, const struct job *job);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const size_t sizes[] = {1, 63, 700, 4100};
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]), LONGEST = 4104 };
@@ -52,10 +53,174 @@ START_TEST(mixed_memory)
 }
 END_TEST
 
+/* ---- graphs */
+
+enum { CAPTURED = 6, REPLAYS = 5 };
+
+/* One capture of several calls, then replays with new inputs, calls made directly between them. */
+static void replay(struct gpu *gpu, struct lab *lab, uint64_t seed)
+{
+    struct running r[CAPTURED];
+    CUgraph        graph;
+    CUgraphExec    exec;
+
+    cuda_ok(cuStreamBeginCapture(gpu->queue, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    for (int i = 0; i < CAPTURED; i++) {
+        const uint64_t random = mix(seed + (uint64_t)i);
+        struct job     j      = job_random(random, (enum coll)(random >> 20) % COLLS, (hkt_type_t)(random >> 30) % HKT_TYPES,
+                                           sizes[random >> 50 & (SIZES - 1)], lab->n);
+
+        j.memory[SEND] = j.memory[RECV] = PLAIN; /* several buffers in flight */
+        job_start(&r[i], lab, &j, gpu->stream);
+    }
+    cuda_ok(cuStreamEndCapture(gpu->queue, &graph));
+    cuda_ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (int k = 0; k < REPLAYS; k++) {
+        for (int i = 0; i < CAPTURED; i++)
+            job_again(&r[i], mix(seed ^ (uint64_t)(k * 100 + i)));
+        cuda_ok(cuGraphLaunch(exec, gpu->queue));
+        cuda_ok(cuStreamSynchronize(gpu->queue));
+        for (int i = 0; i < CAPTURED; i++)
+            job_check(&r[i]);
+        if (k % 2) {
+            const size_t   used  = gpu->used;
+            struct job     j     = job_random(mix(seed ^ (uint64_t)k), ALL_REDUCE, HKT_BFLOAT16, 333, lab->n);
+            struct running between;
+
+            j.memory[SEND] = j.memory[RECV] = PLAIN;
+            job_start(&between, lab, &j, gpu->stream);
+            cuda_ok(cuStreamSynchronize(gpu->queue));
+            job_check(&between);
+            gpu->used = used;
+        }
+    }
+    gpu_finish(gpu);
+    arena_reset(&lab->arena);
+    cuda_ok(cuGraphExecDestroy(exec));
+    cuda_ok(cuGraphDestroy(graph));
+}
+
+static void graphs(struct rank *me)
+{
+    struct lab lab;
+    struct gpu gpu;
+
+    gpu_open(&gpu, me->rank, 4 * CAPTURED * span_bytes(me->n));
+    lab_open(&lab, me->comm, 2 * CAPTURED * span_bytes(me->n));
+    gpu_lab(&gpu, &lab);
+    for (uint64_t g = 0; g < 4; g++) {
+        struct job warm = job_random(g, ALL_REDUCE, HKT_FLOAT32, 100, me->n);
+
+        gpu_job(&gpu, &lab, &warm, g != 1);
+        replay(&gpu, &lab, mix(g * 77 + (uint64_t)me->n));
+    }
+    lab_close(&lab);
+    gpu_close(&gpu);
+}
+
+/* Proves: calls captured in a CUDA graph run whenever it does, with the data that is there then, mixed with direct calls. */
+START_TEST(graphs_are_replayed)
+{
+    world_run(&(struct world){.n = 1 + _i % 4, .kind = _i / 4, .fn = graphs, .deadline = 110});
+}
+END_TEST
+
+/* ---- nobody hangs */
+
+/* Rank 0 starts what nobody joins; what lets its stream go differs. */
+enum end { ABORT, DEATH, TIMEOUT, ENDS };
+
+static void alone(struct rank *me)
+{
+    const enum end     end  = *(enum end *)me->arg;
+    _Atomic uint32_t  *word = me->shared;
+    struct gpu         gpu;
+    double             since;
+    int                error = 0, rc;
+
+    gpu_open(&gpu, me->rank, 1 << 20);
+    for (int i = 0; i < 3; i++) /* all is connected */
+        expect_ok(hkt_all_reduce(gpu.memory, gpu.memory + 8192, 1000, HKT_FLOAT32, HKT_SUM, me->comm, gpu.stream));
+    expect_ok(hkt_stream_synchronize(gpu.stream));
+    rendezvous(me);
+    if (me->rank) {
+        if (end == DEATH && me->rank == 1)
+            _exit(1);
+        await(word, 1, 50);
+        gpu_close(&gpu);
+        return;
+    }
+    for (int i = 0; i < 3; i++)
+        expect_ok(hkt_all_reduce(gpu.memory, gpu.memory + 8192, 1000, HKT_FLOAT32, HKT_SUM, me->comm, gpu.stream));
+    since = now();
+    if (end == ABORT) {
+        pause_ms(50);
+        expect_code(hkt_stream_query(gpu.stream), HKT_IN_PROGRESS);
+        expect_ok(hkt_comm_abort(me->comm));
+        since = now();
+    }
+    rc = hkt_stream_synchronize(gpu.stream);
+    expect(now() - since < (end == TIMEOUT ? 4 : 1) + world_delay() * 10, "the stream was let go after %g s only", now() - since);
+    expect_code(rc, end == ABORT ? HKT_ERR_ABORTED : end == DEATH ? HKT_ERR_PEER : HKT_ERR_TIMEOUT);
+    expect_ok(hkt_comm_error(me->comm, &error));
+    expect_code(error, rc);
+    expect_said(end == ABORT ? "rank 0" : "rank 1");
+    atomic_store(word, 1);
+    gpu_close(&gpu);
+}
+
+/* Proves: an abort, the death of a peer and the deadline let a waiting stream go within a second, and the communicator says why. */
+START_TEST(streams_are_let_go)
+{
+    const hkt_config_t config = {sizeof(hkt_config_t), 1, 2.0, HKT_ORDER_CANONICAL, "alone"};
+    enum end           end    = _i % ENDS;
+    const enum kind    kind   = _i < ENDS ? PROCESSES : THREADS;
+
+    if (kind == THREADS && end == DEATH)
+        return;
+    world_run(&(struct world){.n = 3, .kind = kind, .fn = alone, .arg = &end, .config = end == TIMEOUT ? &config : NULL,
+                              .may_die = end == DEATH ? 2 : 0, .deadline = 60});
+}
+END_TEST
+
+static void late(struct rank *me)
+{
+    struct lab lab;
+    struct gpu gpu;
+
+    gpu_open(&gpu, me->rank, 4 * span_bytes(me->n));
+    lab_open(&lab, me->comm, span_bytes(me->n));
+    gpu_lab(&gpu, &lab);
+    for (uint64_t k = 0; k < 20; k++) {
+        struct job     j = job_random(mix(k), (enum coll)k % COLLS, HKT_FLOAT32, 500, me->n);
+        struct running r;
+
+        if ((int)(k % (uint64_t)me->n) == me->rank)
+            pause_ms(60);
+        job_start(&r, &lab, &j, gpu.stream);
+        expect(k == 0 || slow_build() || gpu.took < 0.05 + world_delay(), "a call on a stream took %g s to return", gpu.took);
+        gpu_finish(&gpu);
+        job_check(&r);
+        arena_reset(&lab.arena);
+    }
+    lab_close(&lab);
+    gpu_close(&gpu);
+}
+
+/* Proves: a late rank makes no call on a stream wait, only the streams. */
+START_TEST(late_rank)
+{
+    world_run(&(struct world){.n = 3, .kind = _i, .fn = late, .deadline = 60});
+}
+END_TEST
+
 static void add(Suite *s)
 {
     ADD(s, every_collective_type_operator, 16, 120);
     ADD(s, mixed_memory, 6, 120);
+    ADD(s, graphs_are_replayed, 8, 120);
+    ADD(s, streams_are_let_go, 2 * ENDS, 80);
+    ADD(s, late_rank, 2, 80);
 }
 
 int main(void)

@@ -76,9 +76,9 @@ static int take_tickets(struct hkt_pending *p, size_t n)
         if (!p[i].end->comm)
             return hkt_fail(HKT_ERR_USAGE, "a communicator was destroyed inside the group that uses it");
     for (size_t i = 0; i < n; i++) {
-        p[i].ticket = hkt_ticket(p[i].end);
+        hkt_stream_ticket(&p[i]);
         for (size_t j = i; j-- > 0;)
-            if (p[j].end == p[i].end) {
+            if (p[j].end == p[i].end && !p[j].direct) {
                 p[i].before = p[j].before + 1;
                 break;
             }
@@ -114,7 +114,7 @@ static int start(struct hkt_pending *p, size_t n)
         for (size_t i = 0, j; i < bundle; i++) { /* within the bundle */
             p[i].before = 0;
             for (j = i; j-- > 0;)
-                if (p[j].end == p[i].end) {
+                if (p[j].end == p[i].end && !p[j].direct) {
                     p[i].before = p[j].before + 1;
                     break;
                 }

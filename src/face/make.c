@@ -8,6 +8,7 @@
 #include "base/option.h"
 #include "run/buffer.h"
 #include "run/far.h"
+#include "run/gpu.h"
 #include "run/staged.h"
 #include "run/tune.h"
 #include "setup/socket.h"
@@ -212,6 +213,7 @@ void hkt_communicator_free(struct hkt_communicator *c)
 {
     if (!c)
         return;
+    hkt_gpu_free(c);
     hkt_staged_free(c);
     hkt_far_free(c); /* what is still on its way leaves from the memory below */
     if (c->shared) {

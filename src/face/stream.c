@@ -11,6 +11,7 @@
 #include "device/cuda.h"
 #include "face/group.h"
 #include "face/library.h"
+#include "run/gpu.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -107,13 +108,22 @@ void hkt_stream_hand(hkt_stream_t *s, const struct hkt_stream_item *it)
     pthread_mutex_unlock(&s->post);
 }
 
+void hkt_stream_ticket(struct hkt_pending *p)
+{
+    p->direct = p->stream && p->stream->line && hkt_gpu_runs(p->end->comm, &p->call);
+    if (!p->direct)
+        p->ticket = hkt_ticket(p->end);
+}
+
 void hkt_stream_skip(const struct hkt_pending *calls, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct hkt_pending p = calls[i];
 
-        hkt_turn_wait(p.end, p.ticket);
-        hkt_turn_pass(p.end, 1);
+        if (!p.direct) {
+            hkt_turn_wait(p.end, p.ticket);
+            hkt_turn_pass(p.end, 1);
+        }
         hkt_call_release(&p.call);
     }
 }

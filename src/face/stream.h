@@ -7,6 +7,9 @@
 /* Puts n calls, which run together, at the end of the stream. Takes over their arrays. */
 int hkt_stream_calls(hkt_stream_t *stream, const struct hkt_pending *calls, size_t n);
 
+/* Takes the call's ticket; none when the stream's GPUs will run it. */
+void hkt_stream_ticket(struct hkt_pending *p);
+
 /* Calls that cannot be: their turns pass, their arrays are freed. */
 void hkt_stream_skip(const struct hkt_pending *calls, size_t n);
 

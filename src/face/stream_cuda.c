@@ -13,11 +13,12 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "run/gpu.h"
 #include "run/staged.h"
 
 #include <string.h>
 
-enum { TURNS = 64, WORD_APART = 64, READY = 0, RUN = 1, PASSED = 2 };
+enum { USED = 16, TURNS = 64, WORD_APART = 64, READY = 0, RUN = 1, PASSED = 2 };
 
 struct turn {
     struct hkt_cuda_line  *line;
@@ -52,6 +53,8 @@ struct hkt_cuda_line {
     struct block  *ring, *captured; /* captured: the newest block first */
     uint64_t       turns;           /* of the ring, ever */
     struct memory *memory;
+    hkt_comm_t    *used[USED]; /* by calls that the GPUs run, since the last synchronize: nobody else tells of their errors */
+    int            nused;
 };
 
 /* ---- the driver's thread, and ours ------------------------------------------------------------------------------- */
@@ -287,36 +290,121 @@ static int give_up(const struct hkt_pending *calls, size_t n, int rc)
     return rc;
 }
 
-int hkt_cuda_line_calls(struct hkt_cuda_line *line, const struct hkt_pending *calls, size_t n)
+/* A collective in which the ranks may find that all have GPUs: it is waited for, as is all that is before it. */
+static int connecting(struct hkt_cuda_line *line, const struct hkt_pending *pending)
 {
-    struct batch b = {.line = line, .n = n};
-    int          rc;
+    struct hkt_pending       p = *pending;
+    struct hkt_communicator *c = p.end->comm;
+    int                      rc;
 
-    rc = hkt_cuda_enter(line->context);
-    if (rc)
-        return give_up(calls, n, rc);
-    const CUstreamCaptureMode before = hkt_cuda_relax();
-
-    b.calls  = hkt_alloc(n * sizeof(*b.calls));
-    b.staged = hkt_alloc(n * sizeof(*b.staged));
-    rc       = b.calls && b.staged ? capture_of(line, &b.capture) : HKT_ERR_MEMORY;
-    if (!rc) {
-        memcpy(b.calls, calls, n * sizeof(*calls));
-        rc = enqueue(&b);
+    rc = hkt_cuda_line_synchronize(line);
+    hkt_turn_wait(p.end, p.ticket);
+    if (hkt_communicator_state(c))
+        rc = hkt_communicator_dead(c);
+    else if (rc)
+        rc = hkt_communicator_blame(c, rc, hkt_coll_name[p.call.coll], c->number + 1);
+    else {
+        hkt_gpu_offer(c);
+        rc = hkt_operation_run(c, &p.call, &c->waiter);
+        if (!rc)
+            hkt_gpu_connect(c, line->context);
     }
-    hkt_cuda_restore(before);
-    hkt_cuda_leave();
+    hkt_turn_pass(p.end, 1);
+    hkt_call_release(&p.call);
+    return rc;
+}
+
+/* Calls that go through the host. */
+static int through_host(struct batch *b, const struct hkt_pending *calls)
+{
+    int rc;
+
+    b->calls  = hkt_alloc(b->n * sizeof(*b->calls));
+    b->staged = hkt_alloc(b->n * sizeof(*b->staged));
+    rc        = b->calls && b->staged ? 0 : HKT_ERR_MEMORY;
+    if (!rc) {
+        memcpy(b->calls, calls, b->n * sizeof(*calls));
+        rc = enqueue(b);
+    }
     if (rc)
-        rc = give_up(calls, n, rc);
-    if (b.calls) /* no turn has them */
-        hkt_stream_skip(calls, n);
-    else if (b.capture) /* nor do they wait in the order of direct calls */
-        for (size_t i = 0; i < n; i++) {
+        rc = give_up(calls, b->n, rc);
+    if (b->calls) /* no turn has them */
+        hkt_stream_skip(calls, b->n);
+    else if (b->capture) /* nor do they wait in the order of direct calls */
+        for (size_t i = 0; i < b->n; i++) {
             hkt_turn_wait(calls[i].end, calls[i].ticket);
             hkt_turn_pass(calls[i].end, 1);
         }
-    hkt_free(b.calls);
-    hkt_free(b.staged);
+    hkt_free(b->calls);
+    hkt_free(b->staged);
+    return rc;
+}
+
+static void use(struct hkt_cuda_line *line, const struct hkt_end *end)
+{
+    hkt_comm_t *comm = (hkt_comm_t *)atomic_load(&end->handle);
+
+    for (int i = 0; i < line->nused; i++)
+        if (line->used[i] == comm)
+            return;
+    line->used[line->nused < USED ? line->nused++ : USED - 1] = comm;
+}
+
+/* The first communicator of those that has died. */
+static int errors(struct hkt_cuda_line *line)
+{
+    int rc = 0;
+
+    for (int i = 0; i < line->nused && !rc; i++) {
+        struct hkt_end *end = hkt_visit(line->used[i]);
+
+        if (!end)
+            continue; /* destroyed since */
+        rc = atomic_load(&end->state) == HKT_OK ? hkt_communicator_dead(end->comm) : 0;
+        hkt_visit_end(end);
+    }
+    line->nused = 0;
+    return rc;
+}
+
+/* Calls that the GPUs run. */
+static int direct(struct batch *b, const struct hkt_pending *calls)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < b->n && !rc; i++) {
+        struct hkt_communicator *c = calls[i].end->comm;
+
+        use(b->line, calls[i].end);
+        rc = hkt_communicator_state(c) ? hkt_communicator_dead(c) : hkt_execute_cuda(c, &calls[i].call, b->line->cuda, b->capture != 0);
+    }
+    return rc && !hkt_communicator_state(calls[0].end->comm) ? give_up(calls, b->n, rc) : rc;
+}
+
+int hkt_cuda_line_calls(struct hkt_cuda_line *line, const struct hkt_pending *calls, size_t n)
+{
+    struct batch        b = {.line = line, .n = 0};
+    CUstreamCaptureMode before;
+    size_t              i = 0;
+    int                 rc = hkt_cuda_enter(line->context);
+
+    if (rc)
+        return give_up(calls, n, rc);
+    before = hkt_cuda_relax();
+    rc     = capture_of(line, &b.capture);
+    if (!rc && n == 1 && !b.capture && hkt_gpu_may_connect(calls->end->comm, &calls->call)) {
+        rc = connecting(line, calls);
+        i  = 1;
+    }
+    for (; i < n && !rc; i += b.n) { /* stretches of one kind */
+        for (b.n = 1; i + b.n < n && calls[i + b.n].direct == calls[i].direct; b.n++)
+            ;
+        rc = calls[i].direct ? direct(&b, calls + i) : through_host(&b, calls + i);
+    }
+    if (i < n)
+        hkt_stream_skip(calls + i, n - i);
+    hkt_cuda_restore(before);
+    hkt_cuda_leave();
     return rc;
 }
 
@@ -422,7 +510,7 @@ int hkt_cuda_line_synchronize(struct hkt_cuda_line *line)
     error  = hkt_cuda()->cuStreamSynchronize(line->cuda);
     hkt_cuda_restore(before);
     hkt_cuda_leave();
-    return error ? hkt_cuda_fail(error, "waiting for a stream") : 0;
+    return error ? hkt_cuda_fail(error, "waiting for a stream") : errors(line);
 }
 
 int hkt_cuda_line_query(struct hkt_cuda_line *line)

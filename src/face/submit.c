@@ -125,8 +125,9 @@ static int submit_checked(struct hkt_call *call, struct hkt_end *end, hkt_stream
     if (hkt_group_active())
         return hkt_group_add(&(struct hkt_pending){.call = *call, .end = end, .stream = stream});
     if (stream) {
-        struct hkt_pending p = {.call = *call, .end = end, .ticket = hkt_ticket(end), .stream = stream};
+        struct hkt_pending p = {.call = *call, .end = end, .stream = stream};
 
+        hkt_stream_ticket(&p);
         return hkt_stream_calls(stream, &p, 1);
     }
     ticket = hkt_ticket(end);

@@ -11,6 +11,7 @@ struct hkt_pending {
     uint64_t        ticket;
     uint64_t        before; /* calls of the same group on this communicator before it */
     hkt_stream_t   *stream;
+    bool            direct; /* the GPUs run it: it has no ticket */
     bool            again;  /* part of a graph: runs whenever that does, outside the order of tickets */
     bool            kept;   /* the call's arrays are somebody else's */
 };

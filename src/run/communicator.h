@@ -14,6 +14,7 @@
 struct hkt_experience;
 struct hkt_stand_in;
 struct hkt_far;
+struct hkt_gpu;
 struct hkt_plan;
 
 /* Where a rank's memory is, from here. Of a rank of another host there are only the first three. */
@@ -92,6 +93,9 @@ struct hkt_communicator {
     size_t       scratch_size;
 
     struct hkt_segment *staging_segment; /* mine */
+    struct hkt_gpu     *gpu;             /* its ranks on their GPUs: gpu.h; NULL: not connected */
+    bool                gpu_tried;
+    int                 gpu_attempts;
     struct hkt_stand_in *stand_ins;      /* host memory for calls on device memory: staged.h */
     struct hkt_found    found[HKT_FOUND];
     uint64_t           *sent, *received; /* messages to and from each rank */

@@ -7,12 +7,16 @@ libcore_la_SOURCES += \
 	src/run/choose.c src/run/choose.h \
 	src/run/communicator.c src/run/communicator.h \
 	src/run/edge.c src/run/edge.h \
+	src/run/execute_cuda.c \
 	src/run/execute_host.c src/run/execute_host.h \
 	src/run/execute_wire.c \
 	src/run/far.c src/run/far.h \
 	src/run/far_measure.c \
 	src/run/flat.c \
 	src/run/flat_far.c \
+	src/run/gpu.h \
+	src/run/gpu_connect.c \
+	src/run/gpu_watch.c \
 	src/run/message.c \
 	src/run/message_far.c \
 	src/run/operation.c src/run/operation.h \

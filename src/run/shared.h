@@ -95,6 +95,7 @@ struct hkt_cell {
     _Alignas(HKT_APART) _Atomic uint32_t sleepers; /* threads asleep on a word of this rank; written by them */
     _Alignas(HKT_APART) _Atomic uint64_t staging;  /* of its staging segment: pages << 32 | id; it only grows */
     _Atomic uint32_t left;                         /* destroyed its end */
+    _Atomic uint64_t gpu;                          /* from which operation on it can connect its GPU; 0: cannot: gpu.h */
 };
 
 /* Messages from one rank to another. */
@@ -124,7 +125,7 @@ struct hkt_shared {
 };
 
 struct hkt_shared_layout {
-    size_t cells, eager, mail, mail_banks, tables, mirrors, shelves, size; /* offsets, bytes */
+    size_t cells, eager, mail, mail_banks, tables, mirrors, gpu, shelves, size; /* offsets, bytes */
 };
 
 /* Of n ranks of one host, in a communicator of `size` ranks, with `shelves` for other hosts. */
@@ -138,7 +139,8 @@ static inline struct hkt_shared_layout hkt_shared_layout(size_t n, size_t size, 
     l.eager      = (l.mail + n * n * sizeof(struct hkt_mail) + 4095) & ~(size_t)4095;
     l.mail_banks = l.eager + n * sizeof(struct hkt_banks);
     l.mirrors    = l.mail_banks + n * n * HKT_MAIL_BANKS * (size_t)HKT_EAGER;
-    l.shelves    = (l.mirrors + 2 * n * sizeof(struct hkt_mirror) + 4095) & ~(size_t)4095;
+    l.gpu        = (l.mirrors + 2 * n * sizeof(struct hkt_mirror) + 4095) & ~(size_t)4095;
+    l.shelves    = l.gpu + n * 4096;
     l.size       = l.shelves + shelves * sizeof(struct hkt_shelf);
     return l;
 }

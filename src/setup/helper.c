@@ -116,6 +116,9 @@ static void serve(struct connection *c)
             c->deadline = hkt_now_ns() + PENDING_NS;
         }
         break;
+    case HKT_ASK_KEEP:
+        answer(c, c->passed < 0 ? -EMFILE : helper.serve.keep(&c->ask, c->passed), -1);
+        break;
     default:
         drop_stranger(c);
         break;

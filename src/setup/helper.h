@@ -9,7 +9,8 @@
 enum hkt_ask_kind {
     HKT_ASK_LIFE = 1, /* the answer carries the life page */
     HKT_ASK_MAP,      /* carries a segment; answered when it is mapped */
-    HKT_ASK_FORGET    /* a segment is gone; no answer */
+    HKT_ASK_FORGET,   /* a segment is gone; no answer */
+    HKT_ASK_KEEP      /* carries a descriptor for handed.c; answered when it is kept */
 };
 
 #define HKT_ASK_MAGIC 0x31304b434f48ULL /* "HOCK01" */
@@ -26,6 +27,7 @@ struct hkt_ask {
 /* What the helper thread calls. */
 struct hkt_helper_serve {
     int (*map)(const struct hkt_ask *ask, int fd);     /* 0, -EAGAIN: the asker is not attached yet, or -errno. fd is borrowed */
+    int (*keep)(const struct hkt_ask *ask, int fd);    /* 0 or -errno; fd is borrowed */
     void (*forget)(const struct hkt_ask *ask);
     void (*gone)(int pidfd); /* a process watched has died */
 };

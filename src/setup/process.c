@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "handed.h"
 #include "helper.h"
 #include "life.h"
 #include "socket.h"
@@ -198,7 +199,7 @@ static void serve_gone(int pidfd)
 /* Makes `self`. The lock is held. */
 static int start(void)
 {
-    static const struct hkt_helper_serve serve = {serve_map, serve_forget, serve_gone};
+    static const struct hkt_helper_serve serve = {serve_map, hkt_handed_keep, serve_forget, serve_gone};
     static bool                          fork_known;
     struct entry                        *e  = hkt_alloc(sizeof(*e));
     int                                  rc = HKT_ERR_MEMORY, fd = -1;
