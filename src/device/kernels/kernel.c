@@ -12,28 +12,28 @@ struct names {
 
 #define NAMES(op, type) {"hkt_move_" #op "_" #type, "hkt_low_" #op "_" #type}
 
-/* One type: the kernel of its width, and that of its average. */
-#define ROW(type, average)                                                                                                                 \
+/* One type: the kernels of its width, and that of its average. */
+#define ROW(type, own)                                                                                                                     \
     {                                                                                                                                      \
         [HKT_SUM] = NAMES(sum, type), [HKT_PROD] = NAMES(prod, type), [HKT_MIN] = NAMES(extreme, type), [HKT_MAX] = NAMES(extreme, type),  \
-        [HKT_AVG] = average, [HKT_OPS] = NAMES(premul, type),                                                                              \
+        [HKT_AVG] = NAMES(average, own), [HKT_OPS] = NAMES(premul, type),                                                                  \
     }
 
 static const struct names table[HKT_TYPES][HKT_OPS + 1] = {
-    [HKT_INT8]        = ROW(uint8, NAMES(average, int8)),
-    [HKT_UINT8]       = ROW(uint8, NAMES(average, uint8)),
-    [HKT_INT16]       = ROW(uint16, NAMES(average, int16)),
-    [HKT_UINT16]      = ROW(uint16, NAMES(average, uint16)),
-    [HKT_INT32]       = ROW(uint32, NAMES(average, int32)),
-    [HKT_UINT32]      = ROW(uint32, NAMES(average, uint32)),
-    [HKT_INT64]       = ROW(uint64, NAMES(average, int64)),
-    [HKT_UINT64]      = ROW(uint64, NAMES(average, uint64)),
-    [HKT_FLOAT16]     = ROW(float16, NAMES(sum, float16)),
-    [HKT_BFLOAT16]    = ROW(bfloat16, NAMES(sum, bfloat16)),
-    [HKT_FLOAT32]     = ROW(float32, NAMES(sum, float32)),
-    [HKT_FLOAT64]     = ROW(float64, NAMES(sum, float64)),
-    [HKT_FLOAT8_E4M3] = ROW(float8_e4m3, NAMES(sum, float8_e4m3)),
-    [HKT_FLOAT8_E5M2] = ROW(float8_e5m2, NAMES(sum, float8_e5m2)),
+    [HKT_INT8]        = ROW(uint8, int8),
+    [HKT_UINT8]       = ROW(uint8, uint8),
+    [HKT_INT16]       = ROW(uint16, int16),
+    [HKT_UINT16]      = ROW(uint16, uint16),
+    [HKT_INT32]       = ROW(uint32, int32),
+    [HKT_UINT32]      = ROW(uint32, uint32),
+    [HKT_INT64]       = ROW(uint64, int64),
+    [HKT_UINT64]      = ROW(uint64, uint64),
+    [HKT_FLOAT16]     = ROW(float16, float16),
+    [HKT_BFLOAT16]    = ROW(bfloat16, bfloat16),
+    [HKT_FLOAT32]     = ROW(float32, float32),
+    [HKT_FLOAT64]     = ROW(float64, float64),
+    [HKT_FLOAT8_E4M3] = ROW(float8_e4m3, float8_e4m3),
+    [HKT_FLOAT8_E5M2] = ROW(float8_e5m2, float8_e5m2),
 };
 
 const char *const hkt_kernel_names[] = {

@@ -107,7 +107,7 @@ template <class E, class Op, bool scales> DEVICE uint64_t fold_words(const struc
             }
         }
         y = (bits < 64 ? y >> (bits % 64) : 0) |
-            (uint64_t)element_from<Bits>(final_value<E>(fold_tree<Op, HKT_SEGMENT_FAN>(v, a.ranks, a.order), a.segment[0], a.divisor)) << (64 - bits);
+            (uint64_t)element_from<Bits>(final_value<E, Op>(fold_tree<Op, HKT_SEGMENT_FAN>(v, a.ranks, a.order), a.segment[0], a.divisor)) << (64 - bits);
     }
     return y;
 }

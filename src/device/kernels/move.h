@@ -49,7 +49,7 @@ template <class E, class Op, bool scales> DEVICE void fold_elements(const job &j
             NO_UNROLL for (uint32_t d = 0; d < j.s.ndst; d++)
                 store<A>(j.s.dst[d] + i * sizeof(A), E::partial(v));
         } else {
-            const T t = final_value<E>(v, j.s, j.divisor);
+            const T t = final_value<E, Op>(v, j.s, j.divisor);
 
             NO_UNROLL for (uint32_t d = 0; d < j.s.ndst; d++)
                 store<T>(j.s.dst[d] + i * sizeof(T), t);
@@ -76,7 +76,7 @@ template <class E, class Op, bool scales, int most, int first, int count> DEVICE
                     v[k] = scaled(v[k], j.s.scale[k]);
             }
         }
-        y.element[e] = final_value<E>(fold_tree<Op, most>(v, j.s.nsrc, j.order), j.s, j.divisor);
+        y.element[e] = final_value<E, Op>(fold_tree<Op, most>(v, j.s.nsrc, j.order), j.s, j.divisor);
     }
 }
 
@@ -269,7 +269,7 @@ template <class E, class Op, bool scales> DEVICE void fold_by_fours(const job &j
 
         UNROLL for (int e = 0; e < 4; e++)
         {
-            t.element[e] = final_value<E>(v.element[e], j.s, j.divisor);
+            t.element[e] = final_value<E, Op>(v.element[e], j.s, j.divisor);
             v.element[e] = E::partial(v.element[e]);
         }
         NO_UNROLL for (uint32_t d = 0; d < j.s.ndst; d++)

@@ -104,7 +104,7 @@ DEVICE uint16_t to_bfloat(float x)
 template <class Float> struct own_float {
     typedef Float T;
     typedef Float A;
-    enum { divides = 1, rare = 0 };
+    enum { rare = 0 };
 
     DEVICE A up(T x)
     {
@@ -131,7 +131,7 @@ typedef own_float<double> float64;
 template <class Storage> struct small_float {
     typedef Storage T;
     typedef float   A;
-    enum { divides = 1, rare = 0 };
+    enum { rare = 0 };
 
     DEVICE A partial(A x)
     {
@@ -200,7 +200,7 @@ struct e5m2 : small_float<uint8_t> {
 template <class Unsigned> struct integer {
     typedef Unsigned T;
     typedef Unsigned A;
-    enum { divides = 0, rare = 0 };
+    enum { rare = 0 };
 
     DEVICE A up(T x)
     {
@@ -224,7 +224,7 @@ template <class Unsigned> struct integer {
 template <class Storage, class Sum> struct averaged {
     typedef Storage T;
     typedef Sum     A;
-    enum { divides = 1, rare = 1 };
+    enum { rare = 1 };
 
     DEVICE A up(T x)
     {
@@ -281,7 +281,7 @@ DEVICE wide128 divided(wide128 x, uint32_t divisor)
 template <class Storage, bool is_signed> struct averaged64 {
     typedef Storage T;
     typedef wide128 A;
-    enum { divides = 1, rare = 1 };
+    enum { rare = 1 };
 
     DEVICE A up(T x)
     {
@@ -316,7 +316,7 @@ typedef averaged64<uint64_t, false>  average_uint64;
 /* ---- operators ----------------------------------------------------------------------------------------------------------------------- */
 
 struct sum {
-    enum { common = 1 }; /* worth a loop for each number of sources */
+    enum { common = 1, divides = 0 }; /* common: worth a loop for each number of sources */
 
     template <class A> DEVICE A fold(A a, A b, uint64_t)
     {
@@ -324,8 +324,13 @@ struct sum {
     }
 };
 
+/* A sum of its own, since division costs registers that the plain one needs for loads. */
+struct mean : sum {
+    enum { common = 0, divides = 1 };
+};
+
 struct prod {
-    enum { common = 0 };
+    enum { common = 0, divides = 0 };
 
     template <class A> DEVICE A fold(A a, A b, uint64_t)
     {
@@ -340,7 +345,7 @@ struct prod {
 /* Minimum and maximum, signed and unsigned, of integers: the larger of both after the bits that `order` names are turned over. Of floats:
  * order 0 is the maximum, else the minimum; NaN wins, -0 is less than +0. */
 struct extreme {
-    enum { common = 0 };
+    enum { common = 0, divides = 0 };
 
     template <class A> DEVICE A fold(A a, A b, uint64_t order)
     {
