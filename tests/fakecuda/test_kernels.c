@@ -46,7 +46,7 @@ static struct arena new_arena(size_t bytes)
 
 /* One segment as the kernel and as the host take it. */
 struct pair {
-    struct hkt_segment segment;
+    struct hkt_kernel_segment segment;
     struct hkt_reduce  reduce;
     const void        *src[HKT_SEGMENT_FAN];
     void              *dst[HKT_SEGMENT_FAN];
@@ -85,7 +85,7 @@ static void make_sources(struct pair *p, size_t size, bool alike)
 /* Each segment of a launch, and each of its places, has its own stretch. */
 static void make_places(struct pair *p, int index, size_t size, size_t askew)
 {
-    const size_t stretch = PLACES / HKT_SEGMENTS / HKT_SEGMENT_FAN;
+    const size_t stretch = PLACES / HKT_KERNEL_SEGMENTS / HKT_SEGMENT_FAN;
 
     for (uint32_t d = 0; d < p->reduce.ndst; d++) {
         const size_t at = place(((size_t)index * HKT_SEGMENT_FAN + d) * stretch, stretch, p->reduce.count * size, askew);
@@ -107,7 +107,7 @@ static void make_pair(struct pair *p, int index)
     p->reduce.nsrc += now.in == now.out && p->reduce.nsrc == 1; /* that is a copy */
     p->reduce.ndst  = below(2) ? 1 : 1 + below(HKT_SEGMENT_FAN);
     p->reduce.count = counts[below(sizeof(counts) / sizeof(counts[0]))];
-    while (p->reduce.count * out + 256 > PLACES / HKT_SEGMENTS / HKT_SEGMENT_FAN)
+    while (p->reduce.count * out + 256 > PLACES / HKT_KERNEL_SEGMENTS / HKT_SEGMENT_FAN)
         p->reduce.count /= 2;
     make_sources(p, in, alike);
     make_places(p, index, out, alike ? (size_t)(p->segment.src[0] % 16) / in * out % 64 : below(16) * out % 64);
@@ -134,14 +134,14 @@ static void compare(const struct arena *a)
 
 static void one_launch(void)
 {
-    static struct pair          pair[HKT_SEGMENTS];
-    struct hkt_kernel_arguments a = {.segments = HKT_SEGMENTS, .order = hkt_kernel_order(now.type, now.op)};
+    static struct pair          pair[HKT_KERNEL_SEGMENTS];
+    struct hkt_kernel_arguments a = {.segments = HKT_KERNEL_SEGMENTS, .order = hkt_kernel_order(now.type, now.op)};
     const uint32_t              divisor = 1 + below(9);
 
     memset(places.host, UNTOUCHED, PLACES);
     OK(cuMemsetD8(places.device, UNTOUCHED, PLACES));
     a.divisor = divisor;
-    for (int i = 0; i < HKT_SEGMENTS; i++) {
+    for (int i = 0; i < HKT_KERNEL_SEGMENTS; i++) {
         make_pair(&pair[i], i);
         pair[i].reduce.divisor = divisor;
         a.segment[i]           = pair[i].segment;
@@ -184,7 +184,7 @@ static void every_fold(int launches)
         }
     }
     compare(&sources);
-    printf("every fold is the host's, %d launches of %d segments\n", HKT_TYPES * launches * OPS * FORMS, HKT_SEGMENTS);
+    printf("every fold is the host's, %d launches of %d segments\n", HKT_TYPES * launches * OPS * FORMS, HKT_KERNEL_SEGMENTS);
 }
 
 /* Raw and partial sources in one segment: the host widens the raw ones first. */
@@ -207,7 +207,7 @@ static void mixed_forms(void)
         &(struct hkt_reduce){.src = src, .dst = dst, .count = COUNT, .nsrc = 2, .ndst = 1, .in = HKT_PARTIAL, .out = HKT_PARTIAL});
     OK(cuMemcpyHtoD(device, raw, sizeof(raw)));
     OK(cuMemcpyHtoD(device + 1024, partial, sizeof(partial)));
-    a.segment[0] = (struct hkt_segment){
+    a.segment[0] = (struct hkt_kernel_segment){
         .count = COUNT, .src = {device, device + 1024}, .dst = {device + 4096}, .nsrc = 2, .ndst = 1, .partial = 2, .out = HKT_SEGMENT_PARTIAL};
     kernel_case_launch(&(struct kernel_launch){hkt_kernel_move(type, HKT_SUM), &a, NULL, 1, 32});
     OK(cuMemcpyDtoH(got, device + 4096, sizeof(got)));
@@ -228,7 +228,7 @@ static void in_place(void)
     any_elements(y, HKT_FLOAT32, COUNT, true);
     OK(cuMemcpyHtoD(device, x, sizeof(x)));
     OK(cuMemcpyHtoD(device + sizeof(x), y, sizeof(y)));
-    a.segment[0] = (struct hkt_segment){
+    a.segment[0] = (struct hkt_kernel_segment){
         .count = COUNT, .src = {device, device + sizeof(x)}, .dst = {device, device + sizeof(x)}, .nsrc = 2, .ndst = 2};
     kernel_case_launch(&(struct kernel_launch){hkt_kernel_move(HKT_FLOAT32, HKT_SUM), &a, NULL, 2, 64});
     for (int i = 0; i < COUNT; i++)
@@ -243,18 +243,18 @@ static void in_place(void)
 
 static void copies(void)
 {
-    struct hkt_kernel_arguments a = {.segments = HKT_SEGMENTS};
+    struct hkt_kernel_arguments a = {.segments = HKT_KERNEL_SEGMENTS};
 
     any_elements(sources.host, HKT_UINT64, SOURCES / 8, false);
     OK(cuMemcpyHtoD(sources.device, sources.host, SOURCES));
     for (int round = 0; round < 60; round++) {
         memset(places.host, UNTOUCHED, PLACES);
         OK(cuMemsetD8(places.device, UNTOUCHED, PLACES));
-        for (int i = 0; i < HKT_SEGMENTS; i++) {
-            const size_t stretch = PLACES / HKT_SEGMENTS / HKT_SEGMENT_FAN, bytes = below((uint32_t)stretch - 128);
+        for (int i = 0; i < HKT_KERNEL_SEGMENTS; i++) {
+            const size_t stretch = PLACES / HKT_KERNEL_SEGMENTS / HKT_SEGMENT_FAN, bytes = below((uint32_t)stretch - 128);
             const size_t from = place(0, SOURCES, bytes, below(16)), unit = 1u << below(5);
 
-            a.segment[i] = (struct hkt_segment){.count = bytes, .src = {sources.device + from}, .nsrc = 1, .ndst = (uint8_t)(1 + below(HKT_SEGMENT_FAN))};
+            a.segment[i] = (struct hkt_kernel_segment){.count = bytes, .src = {sources.device + from}, .nsrc = 1, .ndst = (uint8_t)(1 + below(HKT_SEGMENT_FAN))};
             for (int d = 0; d < a.segment[i].ndst; d++) {
                 const size_t at = ((size_t)i * HKT_SEGMENT_FAN + (size_t)d) * stretch + (from + below(16) * unit) % 16;
 

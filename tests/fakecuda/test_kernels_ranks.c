@@ -83,7 +83,7 @@ static void expect(void *want, hkt_type_t type, hkt_op_t op, size_t count)
 }
 
 /* Premultiplied sums: what expect() has. */
-static void set_scales(struct hkt_segment *s, hkt_type_t type)
+static void set_scales(struct hkt_kernel_segment *s, hkt_type_t type)
 {
     static const double scale[MOST] = {0.5, -2, 3, 0.25, 1, 7, -0.125, 1.5};
 
@@ -134,7 +134,7 @@ static void fused_round(hkt_type_t type, hkt_op_t op, size_t count, unsigned blo
 
         a.wait       = HKT_KERNEL_BEFORE | HKT_KERNEL_AFTER;
         a.segments   = 1;
-        a.segment[0] = (struct hkt_segment){
+        a.segment[0] = (struct hkt_kernel_segment){
             .count = end - begin, .nsrc = (uint8_t)nranks, .ndst = (uint8_t)nranks, .out = op == HKT_AVG ? HKT_SEGMENT_DIVIDE : 0};
         for (int p = 0; p < nranks; p++) {
             a.segment[0].src[p] = ranks[p].in + begin * size;
@@ -159,7 +159,7 @@ static void low_round(hkt_type_t type, hkt_op_t op, size_t count, unsigned block
     for (int r = 0; r < nranks; r++) {
         struct hkt_kernel_arguments a = arguments_of(r, type, op);
 
-        a.segment[0] = (struct hkt_segment){.count = count, .src = {ranks[r].in}, .dst = {ranks[r].out}, .nsrc = 1, .ndst = 1};
+        a.segment[0] = (struct hkt_kernel_segment){.count = count, .src = {ranks[r].in}, .dst = {ranks[r].out}, .nsrc = 1, .ndst = 1};
         a.segment[0].out = op == HKT_AVG ? HKT_SEGMENT_DIVIDE : 0;
         set_scales(&a.segment[0], type);
         kernel_case_launch(&(struct kernel_launch){hkt_kernel_low(type, op), &a, ranks[r].stream, blocks, 32});
@@ -191,7 +191,7 @@ static void pipelined(void)
             for (int r = 0; r < nranks; r++) {
                 struct hkt_kernel_arguments a = arguments_of(r, HKT_FLOAT32, HKT_SUM);
 
-                a.segment[0] = (struct hkt_segment){.count = 100, .src = {ranks[r].in}, .dst = {ranks[r].out}, .nsrc = 1, .ndst = 1};
+                a.segment[0] = (struct hkt_kernel_segment){.count = 100, .src = {ranks[r].in}, .dst = {ranks[r].out}, .nsrc = 1, .ndst = 1};
                 kernel_case_launch(&(struct kernel_launch){hkt_kernel_low(HKT_FLOAT32, HKT_SUM), &a, ranks[r].stream, 2, 32});
             }
         low_round(HKT_FLOAT32, HKT_SUM, 100, 2);
@@ -214,7 +214,7 @@ static void aborts(void)
     double                      begin;
 
     a.wait       = HKT_KERNEL_BEFORE | HKT_KERNEL_AFTER;
-    a.segment[0] = (struct hkt_segment){.count = 100, .src = {ranks[0].in}, .dst = {ranks[0].out}, .nsrc = 1, .ndst = 1};
+    a.segment[0] = (struct hkt_kernel_segment){.count = 100, .src = {ranks[0].in}, .dst = {ranks[0].out}, .nsrc = 1, .ndst = 1};
     kernel_case_launch(&(struct kernel_launch){hkt_kernel_move(HKT_FLOAT32, HKT_SUM), &a, ranks[0].stream, 2, 32});
     kernel_case_launch(&(struct kernel_launch){hkt_kernel_low(HKT_FLOAT32, HKT_SUM), &a, ranks[0].stream, 2, 32});
     MUST(cuStreamQuery(ranks[0].stream) == CUDA_ERROR_NOT_READY);

@@ -1,7 +1,7 @@
 /* copy.cu -- bytes from one place to several, in the widest steps that their addresses allow; what moves data without folding it. */
 #include "device/kernels/wait.h"
 
-template <class Word> DEVICE void copy_words(const hkt_segment &s, uint64_t from, uint64_t to) /* bytes */
+template <class Word> DEVICE void copy_words(const hkt_kernel_segment &s, uint64_t from, uint64_t to) /* bytes */
 {
     const uint64_t step = grid_threads() * sizeof(Word);
     uint64_t       i    = from + grid_thread() * sizeof(Word);
@@ -27,7 +27,7 @@ template <class Word> DEVICE void copy_words(const hkt_segment &s, uint64_t from
 }
 
 /* Words between the first and the last whole one, bytes around them. */
-template <class Word> DEVICE void copy_by(const hkt_segment &s)
+template <class Word> DEVICE void copy_by(const hkt_kernel_segment &s)
 {
     const uint64_t before = (0 - s.src[0]) % sizeof(Word), head = before < s.count ? before : s.count;
     const uint64_t tail = head + (s.count - head) / sizeof(Word) * sizeof(Word);
@@ -45,7 +45,7 @@ KERNEL(hkt_copy, hkt_kernel_arguments)
         meet_peers(a, 0);
     NO_UNROLL for (uint32_t i = 0; i < a.segments; i++)
     {
-        const hkt_segment &s     = a.segment[i];
+        const hkt_kernel_segment &s     = a.segment[i];
         uint64_t           apart = 0;
 
         NO_UNROLL for (uint32_t d = 0; d < s.ndst; d++)

@@ -105,7 +105,7 @@ DEVICE int64_t scaled(int64_t x, uint64_t)
 }
 
 /* A value that leaves as an element of the type. */
-template <class E, class Op> DEVICE typename E::T final_value(typename E::A v, const struct hkt_segment &s, uint32_t divisor)
+template <class E, class Op> DEVICE typename E::T final_value(typename E::A v, const struct hkt_kernel_segment &s, uint32_t divisor)
 {
     if (Op::divides && (s.out & HKT_SEGMENT_DIVIDE))
         v = E::divide(v, divisor);

@@ -14,7 +14,7 @@ const char *hkt_kernel_low(hkt_type_t type, hkt_op_t op); /* HKT_AVG and premult
 /* hkt_kernel_arguments.order for the operator. */
 uint64_t hkt_kernel_order(hkt_type_t type, hkt_op_t op);
 
-/* hkt_segment.scale for a scalar of a premultiplied sum. */
+/* hkt_kernel_segment.scale for a scalar of a premultiplied sum. */
 uint64_t hkt_kernel_scale(hkt_type_t type, double scalar);
 
 /* All names, ends with NULL; for whoever loads them all, and for tests. */

@@ -115,7 +115,7 @@ template <class E, class Op, bool scales> DEVICE uint64_t fold_words(const struc
 template <class E, class Op, bool scales> DEVICE void low_all_reduce(const struct hkt_kernel_arguments &a)
 {
     typedef typename bits_type<sizeof(typename E::T)>::type Bits;
-    const hkt_segment &s        = a.segment[0];
+    const hkt_kernel_segment &s        = a.segment[0];
     const uint32_t     epoch    = next_epoch(load<uint32_t>(low_epoch_of(a)));
     const uint64_t     elements = 8 / sizeof(Bits), words = (s.count + elements - 1) / elements;
     bool               ended    = false;

@@ -12,7 +12,7 @@
 
 /* A segment and what the launch says about all of them; never a copy of the segment, which would leave constant memory. */
 struct job {
-    const struct hkt_segment &s;
+    const struct hkt_kernel_segment &s;
     uint64_t                  order;
     uint32_t                  divisor;
 };
@@ -20,7 +20,7 @@ struct job {
 /* ---- single elements ------------------------------------------------------------------------------------------------------------------- */
 
 template <class E, bool scales> struct element_of {
-    const hkt_segment &s;
+    const hkt_kernel_segment &s;
     uint64_t           i;
 
     __device__ typename E::A operator()(uint32_t k) const
@@ -136,7 +136,7 @@ template <class E, class Op, bool scales, int most, int deep> DEVICE uint64_t fo
 }
 
 /* What hinders packs: different places in 16 bytes, or wide values of another size. */
-template <class E> DEVICE bool fits_packs(const hkt_segment &s)
+template <class E> DEVICE bool fits_packs(const hkt_kernel_segment &s)
 {
     uint64_t apart = s.src[0] % sizeof(typename E::T);
 
@@ -207,7 +207,7 @@ template <class X> DEVICE uint64_t askew_of_four(uint64_t address)
     return address % (sizeof(X) < 4 ? 4 * sizeof(X) : 16);
 }
 
-template <class E> DEVICE bool fits_fours(const hkt_segment &s)
+template <class E> DEVICE bool fits_fours(const hkt_kernel_segment &s)
 {
     typedef typename E::T T;
     typedef typename E::A A;
@@ -233,7 +233,7 @@ template <class Op> struct each_of_four {
 };
 
 template <class E, bool scales> struct four_of {
-    const hkt_segment &s;
+    const hkt_kernel_segment &s;
     uint64_t           i;
 
     __device__ four<typename E::A> operator()(uint32_t k) const

@@ -1,6 +1,6 @@
 /* segment.h -- what a GPU kernel is told: plain C and C++, included by the host that launches and by the kernels.
  *
- * Two kernels do everything. The one that moves ("move") takes up to HKT_SEGMENTS segments, each "fold these sources by the
+ * Two kernels do everything. The one that moves ("move") takes up to HKT_KERNEL_SEGMENTS segments, each "fold these sources by the
  * canonical tree, store the value in all these places", in no order among each other; before and after them it can wait for the
  * other ranks. The one for tiny messages ("low latency") is a whole all-reduce: data and flags travel in the same 16 bytes, so
  * nothing waits for anything but the data itself.
@@ -16,7 +16,7 @@
 
 enum {
     HKT_SEGMENT_FAN    = 8,         /* sources, and destinations, of a segment; ranks that one launch waits for */
-    HKT_SEGMENTS       = 8,         /* of a launch */
+    HKT_KERNEL_SEGMENTS       = 8,         /* of a launch */
     HKT_KERNEL_BLOCKS  = 64,        /* most blocks of a launch */
     HKT_KERNEL_THREADS = 512,       /* most threads of a block */
     HKT_LOW_BYTES      = 64 << 10,  /* the longest message of the low latency kernel */
@@ -37,7 +37,7 @@ enum { HKT_LOW_LINES = HKT_LOW_BYTES / 8, HKT_LOW_AREA = 2 * HKT_SEGMENT_FAN * H
 /* How a value leaves. Neither: rounded to the type. */
 enum { HKT_SEGMENT_PARTIAL = 1 /* in the wide type */, HKT_SEGMENT_DIVIDE = 2 /* by `divisor`: an average that becomes final */ };
 
-struct hkt_segment {
+struct hkt_kernel_segment {
     uint64_t count;                  /* elements; bytes for the kernel that copies */
     uint64_t src[HKT_SEGMENT_FAN];   /* addresses, each a multiple of its element's size; fastest when alike modulo 16 */
     uint64_t dst[HKT_SEGMENT_FAN];   /* may be equal to a source, never overlap one otherwise */
@@ -62,7 +62,7 @@ struct hkt_kernel_arguments {
     uint64_t           abort;       /* uint32_t that the host can set: not 0, nothing more is waited for; 0: there is none */
     uint64_t           control[HKT_SEGMENT_FAN]; /* struct hkt_kernel_control of every rank; unused where nothing is waited for */
     uint64_t           low[HKT_SEGMENT_FAN];     /* HKT_LOW_AREA bytes of every rank, zero at the start; low latency only */
-    struct hkt_segment segment[HKT_SEGMENTS];    /* low latency: only the first, its first source and first destination, but the
+    struct hkt_kernel_segment segment[HKT_KERNEL_SEGMENTS];    /* low latency: only the first, its first source and first destination, but the
                                                     scale of every rank */
 };
 
