@@ -24,6 +24,8 @@ Compressor::Compressor(const c10::intrusive_ptr<Base> &base, Group &group, const
 
 Compressor::~Compressor()
 {
+    const Unlocked unlocked;
+
     try {
         quiet();
     } catch (const std::exception &) { // whoever held the work was told

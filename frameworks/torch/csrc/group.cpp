@@ -28,6 +28,8 @@ Group::Group(const StorePointer &store, int rank, int size, Milliseconds limit, 
 
 Group::~Group()
 {
+    const Unlocked unlocked;
+
     try {
         end(GRACE);
     } catch (const std::exception &) { // nobody is left to be told

@@ -1,4 +1,6 @@
 // work.cpp -- see work.hpp.
+#include <Python.h> // before all others
+
 #include "work.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -6,6 +8,14 @@
 #include <hocket.h>
 
 namespace hocket {
+
+Unlocked::Unlocked() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+
+Unlocked::~Unlocked()
+{
+    if (state_)
+        PyEval_RestoreThread(static_cast<PyThreadState *>(state_));
+}
 
 void throw_error(const std::string &what)
 {

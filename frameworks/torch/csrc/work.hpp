@@ -25,6 +25,19 @@ public:
     virtual Milliseconds limit() const = 0;
 };
 
+// While it lives, this thread does not hold the interpreter's lock, if it did. For destructors, which Python calls with the lock: what they
+// wait for may have to destroy a tensor that Python has seen, and that takes the lock.
+class Unlocked {
+public:
+    Unlocked();
+    ~Unlocked();
+    Unlocked(const Unlocked &) = delete;
+    Unlocked &operator=(const Unlocked &) = delete;
+
+private:
+    void *const state_;
+};
+
 // The text of the last error of this thread, as an exception that Python knows as torch.distributed.DistBackendError.
 [[noreturn]] void throw_error(const std::string &what);
 // The same from a code of Hocket; 0 and more: nothing.

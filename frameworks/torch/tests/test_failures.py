@@ -172,6 +172,17 @@ def the_end(rank, n):
         raises(lambda: group.allreduce([x]).wait(), "shut down")
 
 
+@ranks.case(2)
+def groups_that_end_while_their_thread_drops_tensors(rank, n):
+    """The group's thread is the last to hold what Python has let go, and needs the interpreter's lock to free it."""
+    for _ in range(10):
+        group = dist.new_group()
+        for _ in range(20):
+            dist.all_reduce(torch.ones(1000), group=group, async_op=True)
+        dist.destroy_process_group(group)
+        del group
+
+
 @ranks.case(2, backend=None)
 def a_rank_that_never_comes(rank, n):
     if rank == 1:
