@@ -140,7 +140,8 @@ TORCH_FILES = frameworks/torch/Makefile frameworks/torch/bench.py frameworks/tor
 	frameworks/torch/examples/ddp.py frameworks/torch/examples/fsdp2.py frameworks/torch/examples/pipeline.py \
 	frameworks/torch/tests/ranks.py frameworks/torch/tests/run.py frameworks/torch/tests/suite.py \
 	frameworks/torch/tests/test_collectives.py frameworks/torch/tests/test_failures.py frameworks/torch/tests/test_hooks.py \
-	frameworks/torch/tests/test_messages.py frameworks/torch/tests/test_starting.py frameworks/torch/tests/test_training.py
+	frameworks/torch/tests/test_messages.py frameworks/torch/tests/test_starting.py frameworks/torch/tests/test_training.py \
+	frameworks/torch/tests/upstream.py
 EXTRA_DIST += $(TORCH_FILES)
 dist_check_SCRIPTS += tests/test_torch.sh
 TESTS += tests/test_torch.sh
