@@ -111,7 +111,14 @@ static void closed(void *arg)
     c->user->closed(c->arg);
 }
 
-static const struct hkt_channel_user between = {next, gone, place, landed, lost, closed};
+static void known(void *arg, uint32_t pair, uint32_t asked[2])
+{
+    const struct hkt_channel *c = arg;
+
+    c->user->known(c->arg, pair, asked);
+}
+
+static const struct hkt_channel_user between = {next, gone, place, landed, lost, closed, known};
 
 /* ---- in between, downwards --------------------------------------------------------------------------------------- */
 
@@ -150,6 +157,12 @@ static void connect_channel(struct hkt_channel *c)
 {
     if (c->inner)
         beneath->connect(c->inner);
+}
+
+static void expect(struct hkt_channel *c, const struct hkt_head *head, char *to)
+{
+    if (c->inner && beneath->expect)
+        beneath->expect(c->inner, head, to);
 }
 
 static void pump(struct hkt_channel *c)
@@ -231,6 +244,7 @@ static const struct hkt_carrier carrier = {
     .address   = address,
     .open      = open_channel,
     .connect   = connect_channel,
+    .expect    = expect,
     .pump      = pump,
     .quiet     = quiet,
     .forget    = forget,

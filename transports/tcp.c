@@ -359,15 +359,20 @@ static bool poll_direct(struct hkt_channel *c)
     return true;
 }
 
+static bool seldom(const struct hkt_channel *c)
+{
+    return c->seldom && *c->seldom;
+}
+
 /* Few sockets are read without asking first: one system call less on the way of a message. */
 static bool poll_all(void)
 {
     int sockets = 0;
 
     for (struct hkt_channel *c = tcp_channels; c && sockets <= DIRECT; c = c->next)
-        sockets += c->state == TCP_JOINED ? 1 + c->bulk : 0;
+        sockets += c->state == TCP_JOINED && !seldom(c) ? 1 + c->bulk : 0;
     for (struct hkt_channel *c = tcp_channels; c; c = c->next) {
-        if (sockets <= DIRECT)
+        if (sockets <= DIRECT && !seldom(c))
             poll_direct(c);
         for (int i = 0; i < TCP_SOCKETS && sockets > DIRECT && c->state == TCP_JOINED; i++)
             if (c->socket[i] && c->socket[i]->full)
@@ -404,9 +409,10 @@ static int open_channel(struct hkt_channel **made, const struct hkt_channel_conf
 
     if (!c)
         return HKT_ERR_MEMORY;
-    c->user = config->user;
-    c->arg  = config->arg;
-    rc      = tcp_name(c, config);
+    c->user   = config->user;
+    c->arg    = config->arg;
+    c->seldom = config->seldom;
+    rc        = tcp_name(c, config);
     if (rc) {
         hkt_free(c);
         return rc;

@@ -74,6 +74,7 @@ struct hkt_channel {
     uint64_t                       self, peer; /* names */
     bool                           decides;    /* which of several connections is taken: the process with the smaller uuid */
     unsigned char                  key[HKT_PROOF_KEY];
+    const bool                    *seldom; /* of struct hkt_channel_config */
     struct tcp_socket             *socket[TCP_SOCKETS]; /* that are up; [0] first */
     int                            bulk;                /* of them, without [0] */
     struct hkt_inet_address        candidate[TCP_CANDIDATES];

@@ -58,6 +58,8 @@ struct hkt_channel_user {
     int (*landed)(void *arg, const struct hkt_head *head); /* all of the body is there (also when there is none) */
     void (*lost)(void *arg, const char *why);              /* the process at the other end cannot be reached any more, for good */
     void (*closed)(void *arg);                             /* the other side has closed the channel in peace; connect() opens it again */
+    /* What a head of this pair has said last, as far as it has come here, for carriers that send only some bits of it. */
+    void (*known)(void *arg, uint32_t pair, uint32_t asked[2]);
 };
 
 struct hkt_channel_config {
@@ -66,6 +68,7 @@ struct hkt_channel_config {
     size_t                         size;
     const struct hkt_channel_user *user;
     void                          *arg;
+    const bool                    *seldom; /* while true nothing urgent comes: descriptors are looked at, not polled. NULL: never */
 };
 
 struct hkt_channel;
@@ -75,6 +78,9 @@ struct hkt_carrier {
     int (*address)(unsigned char *record, size_t room);
     int (*open)(struct hkt_channel **c, const struct hkt_channel_config *config); /* connects to nobody. 0 or HKT_ERR_* */
     void (*connect)(struct hkt_channel *c);                                      /* begins to, unless it has */
+    /* A message that will come: where it goes, and its head as far as that is known (no value, asked, offset). `to` stays until it has come, or forget().
+     * Optional: what this is good for is that the other side can be told. */
+    void (*expect)(struct hkt_channel *c, const struct hkt_head *head, char *to);
     void (*pump)(struct hkt_channel *c);                                         /* there may be something to send */
     bool (*quiet)(const struct hkt_channel *c); /* nothing of ours is on its way any more: the other host has it all */
     /* `owner` and its memory go away: what has begun is sent from a copy, what comes for its `pair` is dropped. */

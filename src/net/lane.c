@@ -143,6 +143,28 @@ static void give_up(struct hkt_pair *p, struct hkt_in *in)
     p->wire->config.events->poison(p->wire->config.arg, p->wire->config.rank, HKT_ERR_MEMORY, hkt_last_error());
 }
 
+/* One that has begun to come is no news. */
+void hkt_lane_expect(struct hkt_pair *p)
+{
+    const struct hkt_carrier *carrier = p->peer->carrier;
+
+    for (int lane = 0; lane < HKT_LANES && p->bound && carrier->expect; lane++) {
+        struct hkt_in *in    = &p->in[lane];
+        const uint64_t asked = hkt_load_acquire(&in->asked); /* pairs with hkt_wire_receive() */
+
+        while (in->expected < asked && !in->stuck) {
+            const uint64_t            n    = ++in->expected;
+            const struct hkt_receive *r    = receive_of(in, n);
+            struct hkt_head           head = {.kind = HKT_HEAD_DATA, .lane = (uint8_t)lane, .pair = p->mine, .number = (uint32_t)n, .bytes = r->bytes};
+
+            if (n <= hkt_load_relaxed(&in->arrived) || (in->arrival && arrival_of(in, n)->state != HKT_NOT_YET))
+                continue;
+            memcpy(head.same, r->note.same, sizeof(head.same));
+            carrier->expect(p->peer->channel, &head, r->to);
+        }
+    }
+}
+
 /* The first part of a message: does it fit what this rank has asked for, if it has? */
 static void begin_arrival(struct hkt_pair *p, const struct hkt_head *head, uint64_t number)
 {

@@ -51,6 +51,7 @@ struct hkt_in {
     struct hkt_receive  ring[HKT_WIRE_RING];
     struct hkt_arrival *arrival; /* HKT_ARRIVALS, once a message has come; NULL: none has */
     _Atomic uint64_t    asked; /* the caller's */
+    uint64_t            expected; /* that the carrier was told of */
     uint64_t            told;  /* that the other rank knows of, or will by what is on its way */
     uint64_t            begun; /* the last message of which a part has come */
     bool                large; /* it is a large one */
@@ -120,6 +121,7 @@ void hkt_lane_match(struct hkt_pair *p); /* the caller has asked for more, or so
 /* 1: the piece; 0: nothing of these sizes; -1: nothing of any size. */
 int  hkt_lane_next(struct hkt_pair *p, int sizes, uint32_t most, struct hkt_piece *piece);
 void hkt_lane_gone(struct hkt_pair *p, const struct hkt_piece *piece);
+void hkt_lane_expect(struct hkt_pair *p); /* it is bound: the carrier hears what this rank has asked for */
 void hkt_lane_credit(struct hkt_pair *p, const struct hkt_head *head);
 int  hkt_lane_place(struct hkt_pair *p, const struct hkt_head *head, char **to);
 void hkt_lane_landed(struct hkt_pair *p, const struct hkt_head *head);

@@ -297,6 +297,7 @@ static void bind(struct hkt_pair *p, uint32_t theirs)
     p->theirs = theirs;
     p->bound  = true;
     hkt_pair_connect(p);
+    hkt_lane_expect(p);
     hkt_pair_talk(p, atomic_load_explicit(&p->wire->poison, memory_order_relaxed) ? HKT_SAY_POISON : 0);
     hkt_pair_owes(p);
 }
@@ -469,6 +470,14 @@ static void lost(void *arg, const char *why)
     atomic_fetch_or_explicit(&peer->process->life->word, 0x40000000u, memory_order_relaxed);
 }
 
+static void known(void *arg, uint32_t pair, uint32_t asked[2])
+{
+    const struct hkt_pair *p = pair_named(arg, pair);
+
+    for (int lane = 0; lane < HKT_LANES && p; lane++)
+        asked[lane] = (uint32_t)p->out[lane].asked;
+}
+
 /* The other process has no communicator left with this one, as it sees it. Ranks of it that had talked have said before that they leave. */
 static void parted(void *arg)
 {
@@ -488,7 +497,7 @@ static void parted(void *arg)
 
 /* ---- for process.c ----------------------------------------------------------------------------------------------- */
 
-static const struct hkt_channel_user user = {next, gone, place, landed, lost, parted};
+static const struct hkt_channel_user user = {next, gone, place, landed, lost, parted, known};
 
 static int open_channel(struct hkt_net_peer *peer, const uint64_t self[2])
 {

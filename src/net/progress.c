@@ -233,6 +233,7 @@ static int prepare_sleep(void)
     hkt_net_pump();
     for (int i = 0; i < carriers; i++)
         carrier[i]->arm();
+    hkt_net_pump(); /* a carrier may have looked once more; what that makes due is due in tick() */
     now   = hkt_now_ns();
     next  = tick(now);
     wakes = next;

@@ -38,6 +38,7 @@ static void run_pair(struct hkt_task *t)
         hkt_pair_connect(p);
     if (send)
         hkt_pair_talk(p, 0);
+    hkt_lane_expect(p);
     hkt_pair_owes(p);
     hkt_pair_check_gone(p);
 }
