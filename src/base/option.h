@@ -41,6 +41,16 @@
       "The machine to work for, an XML file or a line as \"2 hosts; 8 gpus nvswitch\"; empty: this one.")               \
     X(SOCKETS, sockets, INTEGER, "0", 0, 16, "sockets",                                                                 \
       "TCP sockets for large messages from one process to another; 0: one per 25 Gbit/s of the fastest link.")          \
+    X(VERBS_DEVICES, verbs_devices, TEXT, "", 0, 0, "names, with * and ?, or name:port",                                 \
+      "RDMA devices that are used, a list with commas; empty: all with a port that is up.")                               \
+    X(VERBS_GID, verbs_gid, INTEGER, "-1", -1, 255, "index",                                                           \
+      "The address (GID) of RDMA ports that is used; -1: RoCE v2 first, IPv4 before IPv6, those of one subnet.")         \
+    X(VERBS_QUEUES, verbs_queues, INTEGER, "4", 1, 16, "queue pairs", "RDMA queue pairs from one process to another, one of them for what is small.") \
+    X(VERBS_CLASS, verbs_class, INTEGER, "-1", -1, 255, "traffic class",                                               \
+      "Traffic class of RoCE packets; -1: what is set for the port, else 106.")                                        \
+    X(VERBS_LEVEL, verbs_level, INTEGER, "0", 0, 15, "service level", "Service level of InfiniBand packets, priority of RoCE ones.") \
+    X(VERBS_TIMEOUT, verbs_timeout, SECONDS, "2", 0.01, 60, "seconds",                                                 \
+      "How long an RDMA path does not answer before another one is taken.")                                            \
     X(FAULT, fault, TEXT, "", 0, 0, "short=B,delay=N,drop=N,kill=N", "Makes the network worse on purpose, for tests: transports/fault.c.") \
     X(RANK, rank, INTEGER, "-1", -1, 1 << 30, "rank", "This process's rank, set by the launcher.")                      \
     X(SIZE, size, INTEGER, "-1", -1, 1 << 30, "ranks", "Number of ranks, set by the launcher.")                         \
