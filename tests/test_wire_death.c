@@ -74,7 +74,7 @@ START_TEST(test_killed)
     int how = _i;
 
     world_run(&(struct world){.n = 2, .kind = PROCESSES, .fn = killed_rank, .arg = &how, .bare = true, .may_die = 2, .deadline = 30,
-                              .environment = {"HKT_INIT_TIMEOUT=3", "HKT_NETWORK=tcp"}});
+                              .environment = {"HKT_INIT_TIMEOUT=3", wires_network()}});
 }
 END_TEST
 
@@ -113,7 +113,7 @@ START_TEST(test_any_piece)
     for (int at = 1; at < 40; at += at < 8 ? 1 : 7) {
         snprintf(fault[0], sizeof(fault[0]), "HKT_FAULT=short=20000,%s=%d", _i ? "kill" : "drop", at);
         world_run(&(struct world){.n = 2, .kind = PROCESSES, .fn = faulty_rank, .bare = true, .may_die = _i ? 3 : 0, .deadline = 30,
-                                  .environment = {fault[0], "HKT_INIT_TIMEOUT=3", "HKT_NETWORK=tcp"}});
+                                  .environment = {fault[0], "HKT_INIT_TIMEOUT=3", wires_network()}});
     }
 }
 END_TEST
@@ -162,7 +162,7 @@ START_TEST(test_vanished_host)
     network_cable('b', "cable0");
     network_run('a', "ip addr add 10.77.0.1/24 dev cable0");
     network_run('b', "ip addr add 10.77.0.2/24 dev cable0");
-    world_run(&(struct world){.n = 2, .kind = PROCESSES, .fn = vanishing_rank, .bare = true, .deadline = 40, .environment = {"HKT_NETWORK=tcp"}});
+    world_run(&(struct world){.n = 2, .kind = PROCESSES, .fn = vanishing_rank, .bare = true, .deadline = 40, .environment = {wires_network()}});
 }
 END_TEST
 
@@ -239,7 +239,7 @@ START_TEST(test_strangers)
 {
     int kind = _i;
 
-    world_run(&(struct world){.n = 2, .kind = PROCESSES, .fn = stranger_rank, .arg = &kind, .bare = true, .deadline = 60, .environment = {"HKT_NETWORK=tcp"}});
+    world_run(&(struct world){.n = 2, .kind = PROCESSES, .fn = stranger_rank, .arg = &kind, .bare = true, .deadline = 60, .environment = {wires_network()}});
 }
 END_TEST
 

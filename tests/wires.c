@@ -37,6 +37,15 @@ static void left(void *arg, int rank)
 
 static const struct hkt_wire_events events = {conflict, poison, left};
 
+const char *wires_network(void)
+{
+    static char text[80];
+    const char *name = getenv("TEST_NETWORK");
+
+    snprintf(text, sizeof(text), "HKT_NETWORK=%s", name && *name ? name : "tcp");
+    return text;
+}
+
 void wires_host(const char *name)
 {
     static char text[80];

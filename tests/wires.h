@@ -24,6 +24,9 @@ struct wires {
     struct heard     heard;
 };
 
+/* "HKT_NETWORK=...": the network that the suites of the wire are run over. TEST_NETWORK names it; empty: tcp. */
+const char *wires_network(void);
+
 /* The calling process says it is on the host `name`; before the first call of the library. */
 void wires_host(const char *name);
 

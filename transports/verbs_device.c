@@ -250,31 +250,40 @@ static bool open_device(struct verbs_device *d, struct ibv_device *which)
     return !hkt_net_watch(&d->watch, d->events->fd, EPOLLIN) && !hkt_net_watch(&d->trouble, d->context->async_fd, EPOLLIN);
 }
 
-/* A device that cannot be used is left alone, and its library's memory with it: that happens once. */
-static void add_device(struct ibv_device *which)
+/* A device that cannot be used is left alone, and its library's memory with it: that happens once. Not 0: it could be, if memory could be registered. */
+static int add_device(struct ibv_device *which)
 {
     struct verbs_device *d    = &verbs_devices[verbs_ndevices];
     const char          *name = verbs.ibv_get_device_name(which);
     const int            before = verbs_nends;
+    uint32_t             key;
+    int                  rc;
     struct ibv_device_attr attr;
 
     if (!open_device(d, which) || verbs.ibv_query_device(d->context, &attr)) {
         hkt_log(HKT_LOG_INFO, "verbs: %s cannot be used: %s", name, strerror(errno));
-        return;
+        return 0;
     }
     for (int port = 1; port <= attr.phys_port_cnt; port++)
         if (verbs_named(hkt_options()->verbs_devices, name, port))
             add_port(d, verbs_ndevices, port);
-    if (verbs_nends > before && verbs_lend(d, VERBS_WINDOW) == 0)
-        verbs_ndevices++;
-    else
+    rc = verbs_nends > before ? verbs_lend(d, VERBS_WINDOW) : 0;
+    if (!rc && verbs_nends > before) { /* there is never less than a block of slots */
+        char *slot = verbs_take_slot(d, &key);
+
+        verbs_give_slot(slot);
+        rc = slot ? 0 : HKT_ERR_UNSUPPORTED;
+    }
+    if (rc)
         verbs_nends = before;
+    verbs_ndevices += verbs_nends > before;
+    return rc;
 }
 
 int verbs_start(void)
 {
     struct ibv_device **list;
-    int                 n = 0;
+    int                 n = 0, rc = 0;
 
     HKT_TRY(load());
     verbs.ibv_fork_init(); /* a child must not lose pages of the parent; newer kernels do that by themselves */
@@ -285,12 +294,12 @@ int verbs_start(void)
         while (port < 8 && !verbs_named(hkt_options()->verbs_devices, verbs.ibv_get_device_name(list[i]), port))
             port++;
         if (port < 8)
-            add_device(list[i]);
+            rc = add_device(list[i]);
     }
     if (list)
         verbs.ibv_free_device_list(list);
-    if (verbs_nends)
-        return 0;
+    if (verbs_nends || rc)
+        return verbs_nends ? 0 : rc;
     return hkt_fail(HKT_ERR_UNSUPPORTED, n ? "none of the %d RDMA devices has a usable port (HKT_VERBS_DEVICES=%s; ibv_devinfo shows them; HKT_LOG=info says more)"
                                            : "there are %d RDMA devices%s",
                     n, n ? hkt_options()->verbs_devices : "");

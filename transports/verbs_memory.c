@@ -29,18 +29,23 @@ static struct {
     char *list[VERBS_SLOTS]; /* that are free */
 } slots;
 
-/* "..., for locked memory is limited to 64 KiB: ulimit -l" */
-static int cannot_register(const struct verbs_device *d, size_t bytes, int error)
+/* What came of ibv_reg_mr(), and what to do. */
+static const char *reason(int error)
 {
-    struct rlimit limit = {0};
-    char          why[200];
+    static _Thread_local char why[256];
+    struct rlimit             limit = {0};
 
     snprintf(why, sizeof(why), "%s", strerror(error));
     if ((error == ENOMEM || error == EPERM || error == EAGAIN) && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         snprintf(why, sizeof(why),
                  "this process may lock %llu KiB of memory; RDMA needs \"unlimited\" (ulimit -l; limits.conf, LimitMEMLOCK= of a service, --ulimit memlock=-1 of a container)",
                  (unsigned long long)limit.rlim_cur / 1024);
-    return hkt_fail(HKT_ERR_UNSUPPORTED, "cannot register %zu bytes with %s: %s", bytes, verbs.ibv_get_device_name(d->context->device), why);
+    return why;
+}
+
+static int cannot_register(const struct verbs_device *d, size_t bytes, int error)
+{
+    return hkt_fail(HKT_ERR_UNSUPPORTED, "cannot register %zu bytes with %s: %s", bytes, verbs.ibv_get_device_name(d->context->device), reason(error));
 }
 
 /* ---- buffers to receive into ------------------------------------------------------------------------------------- */
@@ -103,27 +108,38 @@ static bool add_slots(void)
     return true;
 }
 
-char *verbs_take_slot(struct verbs_device *d, uint32_t *key)
+/* The key of the block that a slot is in; false: the device does not take it. */
+static bool key_of(struct verbs_device *d, const char *slot, uint32_t *key)
 {
-    char *slot;
-    int   b = 0;
+    int b = 0;
 
-    if (!slots.free && !add_slots())
-        return NULL;
-    slot = slots.list[slots.free - 1];
     while (slot < slots.block[b] || slot >= slots.block[b] + (size_t)BLOCK * ROOM)
         b++;
-    if (!d->slots[b])
+    if (!d->slots[b] && !d->refused) {
         d->slots[b] = verbs.reg_mr(d->pd, slots.block[b], (size_t)BLOCK * ROOM, IBV_ACCESS_LOCAL_WRITE);
-    if (!d->slots[b]) {
-        if (!d->refused)
-            cannot_register(d, (size_t)BLOCK * ROOM, errno);
-        d->refused = true;
-        return NULL;
+        d->refused  = !d->slots[b];
+        if (d->refused)
+            hkt_log(HKT_LOG_WARN, "verbs: no more memory can be registered with %s, messages are copied and wait for one another: %s",
+                    verbs.ibv_get_device_name(d->context->device), reason(errno));
     }
-    *key = d->slots[b]->lkey;
-    slots.free--;
-    return slot;
+    if (d->slots[b])
+        *key = d->slots[b]->lkey;
+    return d->slots[b];
+}
+
+char *verbs_take_slot(struct verbs_device *d, uint32_t *key)
+{
+    if (!slots.free && !add_slots())
+        return NULL;
+    for (int i = slots.free - 1; i >= 0; i--) {
+        char *slot = slots.list[i];
+
+        if (!key_of(d, slot, key))
+            continue;
+        slots.list[i] = slots.list[--slots.free];
+        return slot;
+    }
+    return NULL;
 }
 
 void verbs_give_slot(char *slot)
@@ -186,8 +202,8 @@ static const struct verbs_region *region_at(struct verbs_device *d, const char *
     *r = (struct verbs_region){.segment = s->id, .base = s->base, .size = s->size};
     r->mr = verbs.reg_mr(d->pd, s->base, s->size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     if (!r->mr && !d->refused) {
-        cannot_register(d, s->size, errno);
-        hkt_log(HKT_LOG_WARN, "verbs: %s; its messages are copied", hkt_last_error());
+        hkt_log(HKT_LOG_WARN, "verbs: %zu bytes cannot be registered with %s, so that their messages are copied: %s", s->size,
+                verbs.ibv_get_device_name(d->context->device), reason(errno));
         d->refused = true;
     }
     return r;
