@@ -7,6 +7,7 @@
 #include "hocket.h"
 #include "net/wire.h"
 #include "setup/process.h"
+#include "setup/segment.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -209,6 +210,7 @@ int main(int n, char **arg)
     struct hkt_process     *self;
     static char             host[] = "HKT_HOST=?";
     struct hkt_wire_events  events = {conflict, poison, left};
+    struct hkt_segment     *segment;
     char                   *buffer = NULL;
     int                     fd;
 
@@ -221,8 +223,9 @@ int main(int n, char **arg)
     if (fd < 0 || ftruncate(fd, sizeof(*board)))
         die(arg[2]);
     board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (posix_memalign((void **)&buffer, 4096, 8 * MIB) || board == MAP_FAILED)
+    if (hkt_segment_create(&segment, 8 * MIB, "buffers") || board == MAP_FAILED) /* memory that a network may touch by itself */
         die("memory");
+    buffer = segment->base;
     memset(buffer, 1, 8 * MIB);
     if (hkt_process_self(&self))
         return fprintf(stderr, "%s\n", hkt_last_error()), 1;

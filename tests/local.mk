@@ -118,7 +118,22 @@ tests_test_far_LDADD = $(CORE_LIBS)
 tests_test_wire_death_SOURCES = tests/test_wire_death.c $(WIRES)
 tests_test_wire_death_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_wire_death_LDADD = $(CORE_LIBS)
+if VERBS
+check_PROGRAMS += tests/test_verbs
+TESTS += tests/test_verbs
+tests_test_verbs_SOURCES = tests/test_verbs.c $(WIRES)
+tests_test_verbs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_verbs_LDADD = $(CORE_LIBS)
 endif
+endif
+
+# ---- real verbs, in guests: a short run in every check, all of it with make check-vm
+EXTRA_DIST += tests/vm/one-guest tests/vm/run-in-rdma-vm tests/vm/two-guests
+dist_check_SCRIPTS += tests/vm/check
+TESTS += tests/vm/check
+check-vm: all $(check_PROGRAMS)
+	TEST_LONG=1 srcdir=$(srcdir) $(srcdir)/tests/vm/check
+.PHONY: check-vm
 
 # ---- the trainer
 if TRAINER
