@@ -38,11 +38,33 @@ static void everything(struct rank *me)
     gpu_close(&gpu);
 }
 
+/* What the machine is like. */
+static const char *const machine[][2] = {
+    {"FAKECUDA_DEVICES=1", NULL},                          /* ranks share a GPU: staged */
+    {"FAKECUDA_DEVICES=8", NULL},                          /* each has its own: fused */
+    {"FAKECUDA_DEVICES=2", NULL},                          /* two leaders */
+    {"FAKECUDA_DEVICES=1", "FAKECUDA_SHARE=exclusive"},    /* a GPU runs one process at a time, to the end of its kernel */
+    {"FAKECUDA_DEVICES=1", "FAKECUDA_SHARE=slice:2000"},   /* or for 2 ms */
+    {"FAKECUDA_DEVICES=4", "FAKECUDA_LINK=none"},          /* no GPU reaches another: through the host */
+    {"FAKECUDA_DEVICES=8", "FAKECUDA_FAIL=cuMemCreate:1:801"}, /* no VMM memory: IPC handles */
+    {"FAKECUDA_DEVICES=1", "FAKECUDA_NOMEMOPS=1"},         /* streams cannot wait for words: through the host, callbacks wait */
+};
+enum { SHARED_GPU, OWN_GPU, MACHINES = sizeof(machine) / sizeof(machine[0]) };
+
 /* Proves: results of every collective, type and operator on device memory are right to the bit, n = 1 to 8, threads and processes, on a stream and
- * blocking. */
+ * blocking, where ranks share a GPU and where each has its own. */
 START_TEST(every_collective_type_operator)
 {
-    world_run(&(struct world){.n = 1 + _i % 8, .kind = _i / 8, .fn = everything, .deadline = 110});
+    world_run(&(struct world){.n = 1 + _i % 8, .kind = _i / 8 % 2, .fn = everything, .environment = {machine[_i / 16][0]}, .deadline = 110});
+}
+END_TEST
+
+/* Proves: the same on other machines; with processes, since only they are kept apart. */
+START_TEST(other_machines)
+{
+    const int m = OWN_GPU + 1 + _i % (MACHINES - OWN_GPU - 1);
+
+    world_run(&(struct world){.n = 4, .kind = PROCESSES, .fn = everything, .environment = {machine[m][0], machine[m][1]}, .deadline = 110});
 }
 END_TEST
 
@@ -121,7 +143,60 @@ static void graphs(struct rank *me)
 /* Proves: calls captured in a CUDA graph run whenever it does, with the data that is there then, mixed with direct calls. */
 START_TEST(graphs_are_replayed)
 {
-    world_run(&(struct world){.n = 1 + _i % 4, .kind = _i / 4, .fn = graphs, .deadline = 110});
+    world_run(&(struct world){.n = 1 + _i % 4, .kind = _i / 4 % 2, .fn = graphs, .environment = {machine[_i / 8][0]}, .deadline = 110});
+}
+END_TEST
+
+/* ---- several streams and communicators */
+
+enum { STREAMS = 4, LABS = 3, TOGETHER = 5 };
+
+static void random_on(struct rank *me)
+{
+    const uint64_t rounds = long_tests() ? 2500 : slow_build() ? 20 : 80;
+    hkt_comm_t    *comm[LABS] = {me->comm};
+    struct gpu     gpu[STREAMS];
+    struct lab     lab[LABS];
+
+    expect_ok(hkt_comm_duplicate(&comm[1], me->comm, NULL));
+    expect_ok(hkt_comm_split(&comm[2], me->comm, 0, -me->rank, NULL));
+    for (int i = 0; i < STREAMS; i++)
+        gpu_open(&gpu[i], me->rank, 2 * TOGETHER * span_bytes(me->n));
+    for (int i = 0; i < LABS; i++)
+        lab_open(&lab[i], comm[i], 2 * TOGETHER * span_bytes(me->n));
+    for (uint64_t k = 0; k < rounds; k++) {
+        struct running r[TOGETHER];
+
+        for (uint64_t i = 0; i < TOGETHER; i++) {
+            const uint64_t random = mix(k * TOGETHER + i + 12345);
+            struct lab    *l      = &lab[random % LABS];
+            struct gpu    *g      = &gpu[(random >> 8) % STREAMS];
+            struct job     j = job_random(random, (enum coll)((random >> 20) % COLLS), (hkt_type_t)((random >> 30) % HKT_TYPES), sizes[random >> 50 & 3], l->n);
+
+            j.memory[SEND] = j.memory[RECV] = PLAIN;
+            gpu_lab(g, l);
+            job_start(&r[i], l, &j, g->stream);
+        }
+        for (int i = 0; i < STREAMS; i++)
+            gpu_finish(&gpu[i]);
+        for (int i = 0; i < TOGETHER; i++)
+            job_check(&r[i]);
+        for (int i = 0; i < LABS; i++)
+            arena_reset(&lab[i].arena);
+    }
+    for (int i = 0; i < LABS; i++) {
+        lab_close(&lab[i]);
+        if (i)
+            expect_ok(hkt_comm_destroy(comm[i]));
+    }
+    for (int i = 0; i < STREAMS; i++)
+        gpu_close(&gpu[i]);
+}
+
+/* Proves: random operations of three communicators on four streams, several in flight, are right. */
+START_TEST(random_streams)
+{
+    world_run(&(struct world){.n = 3, .kind = _i % 2, .fn = random_on, .environment = {machine[_i / 2][0]}, .deadline = long_tests() ? 900 : 110});
 }
 END_TEST
 
@@ -174,12 +249,12 @@ START_TEST(streams_are_let_go)
 {
     const hkt_config_t config = {sizeof(hkt_config_t), 1, 2.0, HKT_ORDER_CANONICAL, "alone"};
     enum end           end    = _i % ENDS;
-    const enum kind    kind   = _i < ENDS ? PROCESSES : THREADS;
+    const enum kind    kind   = _i / ENDS % 2 ? THREADS : PROCESSES;
 
     if (kind == THREADS && end == DEATH)
         return;
     world_run(&(struct world){.n = 3, .kind = kind, .fn = alone, .arg = &end, .config = end == TIMEOUT ? &config : NULL,
-                              .may_die = end == DEATH ? 2 : 0, .deadline = 60});
+                              .may_die = end == DEATH ? 2 : 0, .environment = {machine[_i / ENDS / 2][0]}, .deadline = 60});
 }
 END_TEST
 
@@ -210,17 +285,19 @@ static void late(struct rank *me)
 /* Proves: a late rank makes no call on a stream wait, only the streams. */
 START_TEST(late_rank)
 {
-    world_run(&(struct world){.n = 3, .kind = _i, .fn = late, .deadline = 60});
+    world_run(&(struct world){.n = 3, .kind = _i % 2, .fn = late, .environment = {machine[_i / 2][0]}, .deadline = 60});
 }
 END_TEST
 
 static void add(Suite *s)
 {
-    ADD(s, every_collective_type_operator, 16, 120);
+    ADD(s, every_collective_type_operator, 32, 120);
+    ADD(s, other_machines, MACHINES - OWN_GPU - 1, 120);
     ADD(s, mixed_memory, 6, 120);
-    ADD(s, graphs_are_replayed, 8, 120);
-    ADD(s, streams_are_let_go, 2 * ENDS, 80);
-    ADD(s, late_rank, 2, 80);
+    ADD(s, graphs_are_replayed, 16, 120);
+    ADD(s, random_streams, 4, 120);
+    ADD(s, streams_are_let_go, 4 * ENDS, 80);
+    ADD(s, late_rank, 4, 80);
 }
 
 int main(void)

@@ -124,15 +124,15 @@ static int register_words(struct hkt_gpu *g)
 static int clear(struct hkt_gpu *g)
 {
     CUstream s = NULL;
-    CUresult error;
+    CUresult error, done;
 
     HKT_CUDA_TRY(cuStreamCreateWithPriority(&s, CU_STREAM_NON_BLOCKING, 0));
     error = hkt_cuda()->cuMemsetD8Async(g->arena[g->comm->rank].base, 0, HKT_GPU_IN, s);
     if (!error)
         error = hkt_cuda()->cuStreamWriteValue32(s, g->words_at[g->comm->rank] + offsetof(struct hkt_gpu_words, ended), 0, 0);
-    if (!error)
-        error = hkt_cuda()->cuStreamSynchronize(s);
+    done = hkt_cuda()->cuStreamSynchronize(s); /* also when the second was refused: the arena may go next */
     hkt_cuda()->cuStreamDestroy(s);
+    error = error ? error : done;
     return error ? hkt_cuda_fail(error, "clearing the words that streams wait for") : 0;
 }
 
