@@ -193,10 +193,13 @@ HKT_API int hkt_comm_traffic(hkt_comm_t *comm, const char *collective, hkt_traff
 HKT_API int hkt_mem_alloc(void **ptr, size_t size);
 HKT_API int hkt_mem_free(void *ptr);
 
+/* The same on the GPU that is current in the calling thread (CUDA; the first GPU when none is). HKT_ERR_UNSUPPORTED where there is no CUDA driver. */
+HKT_API int hkt_mem_alloc_cuda(void **ptr, size_t size);
+
 /* Makes memory that the caller already has as good as hkt_mem_alloc()'s: its whole pages move under a shared object at the
  * same address, contents kept. Not collective. Nobody may write to it during the call; it must be private anonymous memory
  * (malloc, mmap), else HKT_ERR_UNSUPPORTED and nothing has changed. After a fork() parent and child share it. Deregister
- * before the memory is freed: that gives private pages back. The handle belongs to the communicator. */
+ * before the memory is freed: that gives private pages back. The handle belongs to the communicator. Memory of a GPU is accepted as it is. */
 HKT_API int hkt_comm_register(void **handle, hkt_comm_t *comm, void *ptr, size_t size);
 HKT_API int hkt_comm_deregister(void *handle, hkt_comm_t *comm);
 

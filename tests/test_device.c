@@ -235,7 +235,7 @@ static void alone(struct rank *me)
         since = now();
     }
     rc = hkt_stream_synchronize(gpu.stream);
-    expect(now() - since < (end == TIMEOUT ? 4 : 1) + world_delay() * 10, "the stream was let go after %g s only", now() - since);
+    expect(now() - since < (end == TIMEOUT ? 4 : 1) + world_delay() * 40, "the stream was let go after %g s only", now() - since);
     expect_code(rc, end == ABORT ? HKT_ERR_ABORTED : end == DEATH ? HKT_ERR_PEER : HKT_ERR_TIMEOUT);
     expect_ok(hkt_comm_error(me->comm, &error));
     expect_code(error, rc);
@@ -255,6 +255,67 @@ START_TEST(streams_are_let_go)
         return;
     world_run(&(struct world){.n = 3, .kind = kind, .fn = alone, .arg = &end, .config = end == TIMEOUT ? &config : NULL,
                               .may_die = end == DEATH ? 2 : 0, .environment = {machine[_i / ENDS / 2][0]}, .deadline = 60});
+}
+END_TEST
+
+static void different(struct rank *me)
+{
+    struct gpu gpu;
+    int        rc = 0;
+
+    gpu_open(&gpu, me->rank, 1 << 20);
+    expect_ok(hkt_all_reduce(gpu.memory, gpu.memory + 8192, 1000, HKT_FLOAT32, HKT_SUM, me->comm, gpu.stream));
+    expect_ok(hkt_stream_synchronize(gpu.stream));
+    rc = hkt_all_reduce(gpu.memory, gpu.memory + 8192, me->rank ? 1000 : 999, HKT_FLOAT32, HKT_SUM, me->comm, gpu.stream);
+    if (!rc)
+        rc = hkt_stream_synchronize(gpu.stream);
+    expect_code(rc, HKT_ERR_MISMATCH);
+    expect_said("999 float32");
+    expect_said("1000 float32");
+    rendezvous(me);
+    gpu_close(&gpu);
+}
+
+/* Proves: ranks that call different things on their streams are told so, by both sides' names. */
+START_TEST(different_calls)
+{
+    world_run(&(struct world){.n = 3, .kind = _i % 2, .fn = different, .environment = {machine[_i / 2][0]}, .deadline = 60});
+}
+END_TEST
+
+static void memory_on(struct rank *me)
+{
+    struct gpu gpu;
+    void      *a, *b, *handle;
+    float      x[1000], y[1000];
+
+    gpu_open(&gpu, me->rank, 4096);
+    expect_ok(hkt_mem_alloc_cuda(&a, sizeof(x)));
+    expect_ok(hkt_mem_alloc_cuda(&b, sizeof(y)));
+    expect_ok(hkt_comm_register(&handle, me->comm, a, sizeof(x)));
+    cuda_ok(cuMemcpyAsync((CUdeviceptr)(uintptr_t)x, (CUdeviceptr)(uintptr_t)a, sizeof(x), gpu.queue));
+    cuda_ok(cuStreamSynchronize(gpu.queue));
+    for (int i = 0; i < 1000; i++) {
+        expect(x[i] == 0, "new memory is not zero");
+        x[i] = (float)(me->rank + i);
+    }
+    cuda_ok(cuMemcpyAsync((CUdeviceptr)(uintptr_t)a, (CUdeviceptr)(uintptr_t)x, sizeof(x), gpu.queue));
+    expect_ok(hkt_all_reduce(a, b, 1000, HKT_FLOAT32, HKT_SUM, me->comm, gpu.stream));
+    cuda_ok(cuMemcpyAsync((CUdeviceptr)(uintptr_t)y, (CUdeviceptr)(uintptr_t)b, sizeof(y), gpu.queue));
+    expect_ok(hkt_stream_synchronize(gpu.stream));
+    for (int i = 0; i < 1000; i++)
+        expect(y[i] == (float)(me->n * i + me->n * (me->n - 1) / 2), "element %d is %g", i, (double)y[i]);
+    expect_ok(hkt_comm_deregister(handle, me->comm));
+    expect_ok(hkt_mem_free(a));
+    expect_ok(hkt_mem_free(b));
+    expect_code(hkt_mem_free(gpu.memory), HKT_ERR_ARGUMENT); /* not the library's */
+    gpu_close(&gpu);
+}
+
+/* Proves: the library's device memory is zero, can be registered, used and freed. */
+START_TEST(memory_of_the_gpu)
+{
+    world_run(&(struct world){.n = 2, .kind = _i % 2, .fn = memory_on, .deadline = 60});
 }
 END_TEST
 
@@ -298,6 +359,8 @@ static void add(Suite *s)
     ADD(s, random_streams, 4, 120);
     ADD(s, streams_are_let_go, 4 * ENDS, 80);
     ADD(s, late_rank, 4, 80);
+    ADD(s, different_calls, 4, 80);
+    ADD(s, memory_of_the_gpu, 2, 80);
 }
 
 int main(void)

@@ -219,20 +219,6 @@ static void cuda_unpin(void *ptr)
     hkt_cuda_leave();
 }
 
-static int cuda_allocate(void **ptr, size_t bytes)
-{
-    CUdeviceptr made = 0;
-    CUresult    error;
-
-    HKT_TRY(hkt_cuda_enter(NULL));
-    error = hkt_cuda()->cuMemAlloc(&made, bytes);
-    hkt_cuda_leave();
-    if (error)
-        return hkt_cuda_fail(error, "allocating device memory");
-    *ptr = (void *)(uintptr_t)made;
-    return 0;
-}
-
 static int cuda_release(void *ptr)
 {
     CUcontext context = hkt_cuda_context_of(ptr);
@@ -244,6 +230,37 @@ static int cuda_release(void *ptr)
     error = hkt_cuda()->cuMemFree((CUdeviceptr)(uintptr_t)ptr);
     hkt_cuda_leave();
     return error ? hkt_cuda_fail(error, "freeing device memory") : 0;
+}
+
+static CUresult zero(CUdeviceptr at, size_t bytes)
+{
+    struct hkt_queue queue;
+    CUresult         error = CUDA_ERROR_UNKNOWN;
+
+    if (cuda_queue(&queue, (void *)(uintptr_t)at) || hkt_cuda_enter(queue.context))
+        return error;
+    error = hkt_cuda()->cuMemsetD8Async(at, 0, bytes, queue.stream);
+    hkt_cuda_leave();
+    return error ? error : cuda_finish(&queue) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static int cuda_allocate(void **ptr, size_t bytes)
+{
+    CUdeviceptr made = 0;
+    CUresult    error;
+
+    HKT_TRY(hkt_cuda_enter(NULL));
+    error = hkt_cuda()->cuMemAlloc(&made, bytes);
+    hkt_cuda_leave();
+    if (error)
+        return hkt_cuda_fail(error, "allocating device memory");
+    error = zero(made, bytes);
+    if (error) {
+        cuda_release((void *)(uintptr_t)made);
+        return hkt_cuda_fail(error, "clearing device memory");
+    }
+    *ptr = (void *)(uintptr_t)made;
+    return 0;
 }
 
 const struct hkt_device hkt_device_cuda = {

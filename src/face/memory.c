@@ -3,6 +3,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
+#include "device/device.h"
 #include "face/handle.h"
 #include "face/library.h"
 #include "setup/segment.h"
@@ -21,12 +22,69 @@ int hkt_mem_alloc(void **ptr, size_t size)
     return HKT_OK;
 }
 
+/* ---- memory of a GPU --------------------------------------------------------------------------------------------- */
+
+struct on_gpu {
+    struct on_gpu *next;
+    void          *ptr;
+};
+
+static struct on_gpu  *on_gpus;
+static pthread_mutex_t gpu_lock = PTHREAD_MUTEX_INITIALIZER;
+
+int hkt_mem_alloc_cuda(void **ptr, size_t size)
+{
+    struct on_gpu *made;
+    int            rc;
+
+    hkt_library_start();
+    if (!ptr)
+        return hkt_fail(HKT_ERR_ARGUMENT, "hkt_mem_alloc_cuda: ptr is NULL");
+    if (!hkt_cuda())
+        return hkt_fail(HKT_ERR_UNSUPPORTED, "hkt_mem_alloc_cuda: %s", hkt_cuda_missing());
+    made = hkt_alloc(sizeof(*made));
+    if (!made)
+        return HKT_ERR_MEMORY;
+    rc = hkt_device_cuda.allocate(&made->ptr, size ? size : 1);
+    if (rc) {
+        hkt_free(made);
+        return rc;
+    }
+    *ptr = made->ptr;
+    pthread_mutex_lock(&gpu_lock);
+    made->next = on_gpus;
+    on_gpus    = made;
+    pthread_mutex_unlock(&gpu_lock);
+    return HKT_OK;
+}
+
+/* True: it was of a GPU, and is freed. */
+static bool free_on_gpu(void *ptr, int *rc)
+{
+    struct on_gpu **at = &on_gpus, *found;
+
+    pthread_mutex_lock(&gpu_lock);
+    while (*at && (*at)->ptr != ptr)
+        at = &(*at)->next;
+    found = *at;
+    if (found)
+        *at = found->next;
+    pthread_mutex_unlock(&gpu_lock);
+    if (found)
+        *rc = hkt_device_cuda.release(ptr);
+    hkt_free(found);
+    return found != NULL;
+}
+
 int hkt_mem_free(void *ptr)
 {
     struct hkt_segment *segment;
+    int                 rc;
 
     if (!ptr)
         return HKT_OK;
+    if (free_on_gpu(ptr, &rc))
+        return rc;
     segment = hkt_segment_find(ptr);
     if (!segment || segment->adopted || segment->base != ptr)
         return hkt_fail(HKT_ERR_ARGUMENT, "hkt_mem_free: %p is not from hkt_mem_alloc()", ptr);
@@ -55,7 +113,7 @@ static int adopt(void **handle, const hkt_comm_t *comm, void *ptr, size_t size)
 
     if (!r)
         return HKT_ERR_MEMORY;
-    rc = hkt_segment_adopt(&r->segment, ptr, size);
+    rc = hkt_device_of(ptr) == &hkt_device_host ? hkt_segment_adopt(&r->segment, ptr, size) : 0;
     if (rc) {
         hkt_free(r);
         return rc;

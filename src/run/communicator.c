@@ -28,11 +28,18 @@ static uint64_t hash_counts(const size_t *counts, int n)
 
 enum { TYPE = 8, OP = 12, VECTOR = 15, HISTORY = 16 }; /* bit positions in hkt_signature.what */
 
+struct hkt_signature hkt_signature_of(const struct hkt_call *call)
+{
+    return (struct hkt_signature){.count = call->count,
+                                  .what  = (uint32_t)call->coll | hkt_signature_type(call->type) |
+                                          (uint32_t)(call->op == HKT_PREMUL_SUM ? HKT_OPS : call->op) << OP,
+                                  .root = hkt_collective[call->coll].rooted ? call->root : 0};
+}
+
 struct hkt_signature hkt_signature_make(struct hkt_communicator *c, const struct hkt_call *call)
 {
-    struct hkt_signature s = {.count = call->count, .root = hkt_collective[call->coll].rooted ? call->root : 0};
+    struct hkt_signature s = hkt_signature_of(call);
 
-    s.what = (uint32_t)call->coll | hkt_signature_type(call->type) | (uint32_t)(call->op == HKT_PREMUL_SUM ? HKT_OPS : call->op) << OP;
     if (call->arrays) { /* the same arrays on every rank; but in all_to_all_v, where the table tells */
         s.what |= 1u << VECTOR;
         s.count = call->coll == HKT_COLL_ALL_TO_ALL ? 0 : hash_counts(hkt_array(call, HKT_IN_COUNTS, c->size), c->size);

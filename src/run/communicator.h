@@ -134,7 +134,8 @@ const char *hkt_communicator_who(const struct hkt_communicator *c, int rank, cha
 void hkt_communicator_report(const struct hkt_communicator *c, char *text, size_t size);
 
 /* ---- signatures ---- */
-/* Of the next operation. */
+/* Of a plain call by itself; of the next operation, which tells of those before it, too. */
+struct hkt_signature hkt_signature_of(const struct hkt_call *call);
 struct hkt_signature hkt_signature_make(struct hkt_communicator *c, const struct hkt_call *call);
 
 /* The type's part of signature.what. */

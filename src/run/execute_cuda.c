@@ -340,6 +340,37 @@ static int order(struct hkt_gpu *g, CUstream stream)
     return 0;
 }
 
+/* Shows the others what this rank puts on its stream, and looks at what they have: the last to come finds a difference. */
+static int compare(const struct work *w)
+{
+    const struct hkt_signature mine = hkt_signature_of(w->call);
+    const int                  ring = w->number & HKT_GPU_CAPTURED ? 1 : 0, me = w->c->rank;
+    struct hkt_gpu_call       *own  = &w->g->words[me]->call[ring][w->number % HKT_GPU_CALLS];
+    char                       here[160], there[160], who[128], self[128];
+
+    atomic_store(&own->number, 0);
+    own->signature = mine;
+    atomic_store(&own->number, w->number); /* pairs with the load below, on other ranks: one of two sees the other's */
+    for (int r = 0; r < w->c->size; r++) {
+        const struct hkt_gpu_call *theirs = &w->g->words[r]->call[ring][w->number % HKT_GPU_CALLS];
+        struct hkt_signature       other;
+
+        if (atomic_load(&theirs->number) != w->number)
+            continue;
+        other = theirs->signature;
+        if (hkt_signature_equal(&mine, &other) || atomic_load(&theirs->number) != w->number)
+            continue;
+        hkt_signature_print(&mine, here, sizeof(here));
+        hkt_signature_print(&other, there, sizeof(there));
+        return hkt_communicator_kill(w->c, HKT_ERR_MISMATCH,
+                                     "communicator %s, call %u on GPUs: %s called %s, but %s called %s; the communicator cannot go on; make both ranks "
+                                     "call the same",
+                                     w->c->name, w->number & ~HKT_GPU_CAPTURED, hkt_communicator_who(w->c, me, self, sizeof(self)), here,
+                                     hkt_communicator_who(w->c, r, who, sizeof(who)), there);
+    }
+    return 0;
+}
+
 int hkt_execute_cuda(struct hkt_communicator *c, const struct hkt_call *call, CUstream stream, bool captured)
 {
     struct hkt_gpu *g = c->gpu;
@@ -350,6 +381,7 @@ int hkt_execute_cuda(struct hkt_communicator *c, const struct hkt_call *call, CU
     if (!captured)
         HKT_TRY(order(g, stream));
     w.number = captured ? ++g->captured | HKT_GPU_CAPTURED : ++g->operations & ~HKT_GPU_CAPTURED;
+    HKT_TRY(compare(&w));
     HKT_TRY(note(&w, true));
     HKT_TRY(run(&w));
     HKT_TRY(note(&w, false));

@@ -36,13 +36,23 @@ enum {
     HKT_GPU_ARENA = HKT_GPU_OUT + HKT_GPU_PLACE
 };
 
+enum { HKT_GPU_CALLS = 32 };
+
+/* What a rank has put on its stream; the number is written last. */
+struct hkt_gpu_call {
+    _Atomic uint32_t     number;
+    struct hkt_signature signature;
+};
+
 /* Words of a rank in host memory, mapped by all ranks and their GPUs. */
 struct hkt_gpu_words {
     _Atomic uint32_t flag[2][HKT_GPU_RANKS]; /* set by each peer's stream, taken back by the rank's own; by the host when all is over */
     _Atomic uint32_t abort;                  /* by the rank's host: kernels wait for nothing more */
     _Alignas(64) _Atomic uint32_t begun;     /* by the rank's stream: which operation */
     _Atomic uint32_t              ended;
+    struct hkt_gpu_call call[2][HKT_GPU_CALLS]; /* by the rank's host: made directly, captured */
 };
+_Static_assert(sizeof(struct hkt_gpu_words) <= HKT_GPU_PAGE, "a page for each rank");
 
 /* Numbers of operations in begun and ended: captured ones have this bit, since they run again. */
 #define HKT_GPU_CAPTURED 0x80000000u
