@@ -1,4 +1,4 @@
-/* info.h -- the parts of hkt-info: overview (info_machine.c), launcher (info_launcher.c), topology (info_topology.c, info_drawing.c),
+/* info.h -- the parts of hkt-info: overview (info_machine.c, info_device.c), launcher (info_launcher.c), topology (info_topology.c, info_drawing.c),
  * algorithms and plans (info_plan.c), options (hkt-info.c). Each prints to stdout and returns the exit status. */
 #ifndef HKT_INFO_H
 #define HKT_INFO_H
@@ -23,6 +23,7 @@ struct info_topology {
 };
 
 int info_machine(void);
+void info_devices(void);
 int info_launcher(void);
 int info_topology(const struct info_topology *what);
 int info_drawing(const struct hkt_topology *t, const char *path); /* as SVG; 0 or HKT_ERR_* */

@@ -203,6 +203,8 @@ int info_machine(void)
     show_kernel();
     printf("\n");
     show_library();
+    printf("\n");
+    info_devices();
     printf("\nSee also hkt-info --topology, --options, --algorithms and --plan.\n");
     return 0;
 }

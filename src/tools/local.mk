@@ -23,6 +23,7 @@ hkt_info_SOURCES = \
 	src/tools/hkt-info.c \
 	src/tools/flags.c src/tools/flags.h \
 	src/tools/info.h \
+	src/tools/info_device.c \
 	src/tools/info_drawing.c \
 	src/tools/info_launcher.c \
 	src/tools/info_machine.c \
