@@ -31,7 +31,7 @@ fakecuda_test() {
     shift
     # shellcheck disable=SC2086
     $CC -std=c11 -O1 -g -D_GNU_SOURCE -pthread -w "$@" -I"$srcdir/include" -I"$srcdir/src" -o "$to/ranks" \
-        "$srcdir/tests/fakecuda/test_kernels_ranks.c" "$to/kernel_case.o" "$to/libcuda.so.1" $core -lm ${FAKECUDA_LIBS:-}
+        "$srcdir/tests/fakecuda/test_kernels_ranks.c" "$to/kernel_case.o" "$to/libcuda.so.1" $core -lm
 }
 
 # fakecuda_build FOLDER FLAG...

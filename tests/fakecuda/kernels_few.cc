@@ -9,6 +9,7 @@
 
 BOTH(sum_float32, float32, sum)
 BOTH(average_float32, float32, mean)
+BOTH(extreme_float32, float32, extreme)
 BOTH(sum_bfloat16, bfloat16, sum)
 BOTH(average_bfloat16, bfloat16, mean)
 BOTH(sum_uint8, integer<uint8_t>, sum)

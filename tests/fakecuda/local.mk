@@ -9,13 +9,16 @@ tests_fakecuda_libcuda_la_SOURCES = tests/fakecuda/device.c tests/fakecuda/entry
 tests_fakecuda_libcuda_la_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
 tests_fakecuda_libcuda_la_LDFLAGS = $(AM_LDFLAGS) -rpath /nowhere -version-info 1:0:0
 
-GPU_KERNEL_INCLUDES = src/device/kernels/fold.h src/device/kernels/gpu.h src/device/kernels/kernel.h src/device/kernels/list.h \
-	src/device/kernels/low.h src/device/kernels/move.h src/device/kernels/segment.h src/device/kernels/types.h src/device/kernels/wait.h
-GPU_KERNEL_TEXTS = src/device/kernels/copy.cu src/device/kernels/fold_average.cu src/device/kernels/fold_float.cu \
-	src/device/kernels/fold_half.cu src/device/kernels/fold_integer.cu src/device/kernels/fold_quarter.cu
-EXTRA_DIST += $(GPU_KERNEL_INCLUDES) $(GPU_KERNEL_TEXTS)
+EXTRA_DIST += tests/kernel_code.py tests/fakecuda/build.sh tests/fakecuda/kernels_few.cc tests/fakecuda/mutations.sh
+# Slips made in the kernels on purpose: minutes.
+check-mutations-cuda: libcore.la
+	CC='$(CC)' CXX='$(CXX)' srcdir=$(srcdir) $(srcdir)/tests/fakecuda/mutations.sh
+.PHONY: check-mutations-cuda
+dist_check_SCRIPTS += tests/check-kernel-code.sh tests/fakecuda/races.sh
+TESTS += tests/check-kernel-code.sh
 if HAVE_CXX
-KERNEL_SUITES = tests/test_kernels tests/test_kernels_ranks
+TESTS += tests/fakecuda/races.sh
+KERNEL_SUITES = tests/test_kernels tests/test_kernels_compress tests/test_kernels_ranks
 check_PROGRAMS += $(KERNEL_SUITES)
 TESTS += $(KERNEL_SUITES)
 KERNEL_CASE = tests/fakecuda/kernel_case.c tests/fakecuda/kernel_case.h
@@ -23,11 +26,14 @@ KERNEL_CASE_LIBS = tests/fakecuda/libcuda.la libcore.la
 tests_test_kernels_SOURCES = tests/fakecuda/test_kernels.c $(KERNEL_CASE)
 tests_test_kernels_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
 tests_test_kernels_LDADD = $(KERNEL_CASE_LIBS)
+tests_test_kernels_compress_SOURCES = tests/fakecuda/test_kernels_compress.c $(KERNEL_CASE)
+tests_test_kernels_compress_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
+tests_test_kernels_compress_LDADD = tests/fakecuda/libcuda.la libhocket-train.la libcore.la -lm
 tests_test_kernels_ranks_SOURCES = tests/fakecuda/test_kernels_ranks.c $(KERNEL_CASE)
 tests_test_kernels_ranks_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
 tests_test_kernels_ranks_LDADD = $(KERNEL_CASE_LIBS)
 check_LTLIBRARIES += tests/fakecuda/libfakekernels.la
-tests_fakecuda_libfakekernels_la_SOURCES = tests/fakecuda/simt_device.h tests/fakecuda/kernels_copy.cc \
+tests_fakecuda_libfakekernels_la_SOURCES = tests/fakecuda/simt_device.h tests/fakecuda/kernels_compress.cc tests/fakecuda/kernels_copy.cc \
 	tests/fakecuda/kernels_fold_average.cc tests/fakecuda/kernels_fold_float.cc tests/fakecuda/kernels_fold_half.cc \
 	tests/fakecuda/kernels_fold_integer.cc tests/fakecuda/kernels_fold_quarter.cc
 tests_fakecuda_libfakekernels_la_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
