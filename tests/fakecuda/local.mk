@@ -18,11 +18,14 @@ dist_check_SCRIPTS += tests/check-kernel-code.sh tests/fakecuda/races.sh
 TESTS += tests/check-kernel-code.sh
 if HAVE_CXX
 TESTS += tests/fakecuda/races.sh
-KERNEL_SUITES = tests/test_kernels tests/test_kernels_compress tests/test_kernels_ranks
+KERNEL_SUITES = tests/test_fakecuda_share tests/test_kernels tests/test_kernels_compress tests/test_kernels_ranks
 check_PROGRAMS += $(KERNEL_SUITES)
 TESTS += $(KERNEL_SUITES)
 KERNEL_CASE = tests/fakecuda/kernel_case.c tests/fakecuda/kernel_case.h
 KERNEL_CASE_LIBS = tests/fakecuda/libcuda.la libcore.la
+tests_test_fakecuda_share_SOURCES = tests/fakecuda/test_fakecuda_share.c $(KERNEL_CASE)
+tests_test_fakecuda_share_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
+tests_test_fakecuda_share_LDADD = $(KERNEL_CASE_LIBS)
 tests_test_kernels_SOURCES = tests/fakecuda/test_kernels.c $(KERNEL_CASE)
 tests_test_kernels_CPPFLAGS = $(FAKECUDA_CPPFLAGS)
 tests_test_kernels_LDADD = $(KERNEL_CASE_LIBS)

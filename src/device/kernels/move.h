@@ -59,12 +59,12 @@ template <class E, class Op, bool scales> DEVICE void fold_elements(const job &j
 
 /* ---- packs ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* Elements [first, first + count) of the packs x become those of y. */
-template <class E, class Op, bool scales, int most, int first, int count> DEVICE void fold_part(const job &j, pack<E> &y, const pack<E> *x)
+/* The first `count` elements of the packs x become those of y. */
+template <class E, class Op, bool scales, int most, int count> DEVICE void fold_part(const job &j, pack<E> &y, const pack<E> *x)
 {
     typedef typename E::A A;
 
-    UNROLL for (int e = first; e < first + count; e++)
+    UNROLL for (int e = 0; e < count; e++)
     {
         A v[most];
 
@@ -94,16 +94,16 @@ DEVICE void next_word(vec16 &v)
  * the first place. */
 template <class E, class Op, bool scales, int most> DEVICE void fold_pack(const job &j, pack<E> &y, pack<E> *x)
 {
-    if (sizeof(typename E::T) > 1) {
-        fold_part<E, Op, scales, most, 0, pack<E>::elements>(j, y, x);
-        return;
-    }
-    NO_UNROLL for (int w = 0; w < 4; w++)
-    {
-        fold_part<E, Op, scales, most, 0, pack<E>::elements / 4>(j, y, x);
-        next_word(y.vector);
-        UNROLL for (int k = 0; k < most; k++)
-            next_word(x[k].vector);
+    if constexpr (sizeof(typename E::T) > 1) {
+        fold_part<E, Op, scales, most, pack<E>::elements>(j, y, x);
+    } else {
+        NO_UNROLL for (int w = 0; w < 4; w++)
+        {
+            fold_part<E, Op, scales, most, pack<E>::elements / 4>(j, y, x);
+            next_word(y.vector);
+            UNROLL for (int k = 0; k < most; k++)
+                next_word(x[k].vector);
+        }
     }
 }
 
@@ -158,8 +158,8 @@ template <class E, class Op, bool scales> DEVICE void fold_by_packs(const job &j
 
     fold_elements<E, Op, scales>(j, 0, head);
     fold_elements<E, Op, scales>(j, tail, n);
-    if (Op::common && !scales) { /* the others make do with one loop */
-        const int deep = sizeof(typename E::T) == 1 ? 2 : 4; /* bytes need more registers for a pack */
+    if constexpr (Op::common && !scales) { /* the others make do with one loop */
+        constexpr int deep = sizeof(typename E::T) == 1 ? 2 : 4; /* bytes need more registers for a pack */
 
         if (j.s.nsrc <= 2)
             i = fold_packs<E, Op, scales, 2, deep>(j, skip, i, packs);
@@ -183,23 +183,27 @@ template <class X> DEVICE four<X> load_four(uint64_t address)
 {
     four<X> x;
 
-    if (sizeof(X) == 1)
+    if constexpr (sizeof(X) == 1) {
         x.word32 = load<uint32_t>(address);
-    if (sizeof(X) == 2)
+    } else if constexpr (sizeof(X) == 2) {
         x.word64 = load<uint64_t>(address);
-    UNROLL for (unsigned i = 0; i < sizeof(X) / 4; i++)
-        x.vector[i] = load<vec16>(address + 16 * i);
+    } else {
+        UNROLL for (unsigned i = 0; i < sizeof(X) / 4; i++)
+            x.vector[i] = load<vec16>(address + 16 * i);
+    }
     return x;
 }
 
 template <class X> DEVICE void store_four(uint64_t address, const four<X> &x)
 {
-    if (sizeof(X) == 1)
+    if constexpr (sizeof(X) == 1) {
         store<uint32_t>(address, x.word32);
-    if (sizeof(X) == 2)
+    } else if constexpr (sizeof(X) == 2) {
         store<uint64_t>(address, x.word64);
-    UNROLL for (unsigned i = 0; i < sizeof(X) / 4; i++)
-        store<vec16>(address + 16 * i, x.vector[i]);
+    } else {
+        UNROLL for (unsigned i = 0; i < sizeof(X) / 4; i++)
+            store<vec16>(address + 16 * i, x.vector[i]);
+    }
 }
 
 template <class X> DEVICE uint64_t askew_of_four(uint64_t address)
@@ -287,14 +291,19 @@ template <class E, class Op, bool scales> DEVICE void fold_by_fours(const job &j
 
 template <class E, class Op, bool scales> DEVICE void fold_segment(const job &j)
 {
-    const bool same_size = sizeof(typename E::A) == sizeof(typename E::T);
-
-    if (!E::rare && fits_packs<E>(j.s))
-        fold_by_packs<E, Op, scales>(j);
-    else if (!same_size && fits_fours<E>(j.s))
-        fold_by_fours<E, Op, scales>(j);
-    else
-        fold_elements<E, Op, scales>(j, 0, j.s.count);
+    if constexpr (!E::rare) {
+        if (fits_packs<E>(j.s)) {
+            fold_by_packs<E, Op, scales>(j);
+            return;
+        }
+    }
+    if constexpr (sizeof(typename E::A) != sizeof(typename E::T)) {
+        if (fits_fours<E>(j.s)) {
+            fold_by_fours<E, Op, scales>(j);
+            return;
+        }
+    }
+    fold_elements<E, Op, scales>(j, 0, j.s.count);
 }
 
 template <class Segment> DEVICE void move(const hkt_kernel_arguments &a, Segment segment)
