@@ -24,6 +24,7 @@ EXTRA_DIST += docs/checkpoints.md
 EXTRA_DIST += docs/network.md
 EXTRA_DIST += docs/nccl.md
 EXTRA_DIST += docs/cuda.md
+EXTRA_DIST += docs/gpu-kernels.md
 
 dist_man_MANS += docs/man/hkt-simulate.1
 EXTRA_DIST += docs/simulator.md docs/simulator-times.svg docs/simulator-ring.svg docs/simulator-circulant.svg

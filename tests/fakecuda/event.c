@@ -108,7 +108,7 @@ static CUresult record(CUevent event, CUstream stream, bool external)
         return fake_capture_record(stream, &event->clock);
     if (external && !fake_captured(stream))
         return CUDA_ERROR_INVALID_VALUE;
-    event->clock.capture = NULL;
+    __atomic_store_n(&event->clock.capture, NULL, __ATOMIC_RELAXED); /* pairs with fake_capture_alive() */
     if (!external)
         o.value = fake_event_next(event); /* else each launch of the graph takes one */
     fake_event_keep(event);

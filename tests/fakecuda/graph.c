@@ -94,6 +94,8 @@ bool fake_capture_alive(const struct fake_clock *clock)
 {
     bool alive;
 
+    if (!__atomic_load_n(&clock->capture, __ATOMIC_RELAXED)) /* pairs with the record of the event */
+        return false;
     pthread_mutex_lock(&lock);
     alive = capture_of(clock) != NULL;
     pthread_mutex_unlock(&lock);

@@ -129,7 +129,7 @@ CUresult fake_stream_find(CUstream *stream, CUstream given)
     }
     pthread_mutex_lock(&lock);
     if (!legacy[device])
-        legacy[device] = new_stream(device, true, true);
+        __atomic_store_n(&legacy[device], new_stream(device, true, true), __ATOMIC_RELEASE); /* pairs with order_with_legacy() */
     *stream = legacy[device];
     pthread_mutex_unlock(&lock);
     return *stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -186,14 +186,15 @@ static void fence_on(CUstream stream, void *argument)
 
 static CUresult order_with_legacy(CUstream s)
 {
-    struct fences f = {s, CUDA_SUCCESS};
+    const CUstream on = __atomic_load_n(&legacy[s->device], __ATOMIC_ACQUIRE); /* pairs with fake_stream_find() */
+    struct fences  f  = {s, CUDA_SUCCESS};
 
     if (!s->blocking)
         return CUDA_SUCCESS;
     if (s->legacy)
         fake_stream_each(fence_on, &f);
-    else if (legacy[s->device])
-        f.error = fence(s, legacy[s->device]);
+    else if (on)
+        f.error = fence(s, on);
     return f.error;
 }
 
