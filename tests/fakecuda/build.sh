@@ -7,7 +7,7 @@ fakecuda_driver() {
     objects=
     for part in device entry event fault graph ipc launch memory operation queue settings share simt stream vmm kernel_case; do
         # shellcheck disable=SC2086 # CC may hold several words
-        $CC -std=c11 -O1 -g -D_GNU_SOURCE -pthread -fPIC -fvisibility=hidden -w "$@" -I"$srcdir/include" -I"$srcdir/src" -c \
+        $CC -std=c11 -O1 -D_GNU_SOURCE -pthread -fPIC -fvisibility=hidden -w "$@" -I"$srcdir/include" -I"$srcdir/src" -c \
             -o "$to/$part.o" "$srcdir/tests/fakecuda/$part.c" || return 1
         [ $part = kernel_case ] || objects="$objects $to/$part.o"
     done
@@ -15,13 +15,14 @@ fakecuda_driver() {
     $CC -shared -pthread "$@" -Wl,-soname,libcuda.so.1 -o "$to/libcuda.so.1" $objects
 }
 
-# fakecuda_kernels FOLDER KERNELS FLAG...: libfakekernels.so from the folder of kernels given.
+# fakecuda_kernels FOLDER KERNELS FLAG...: libfakekernels.so from the folder of kernels given.  Not optimised: it is made again
+# and again, and runs for a moment.
 fakecuda_kernels() {
     to=$1
     from=$2
     shift 2
     # shellcheck disable=SC2086
-    $CXX -std=c++17 -O1 -g -fPIC -fvisibility=hidden -ffp-contract=off -w "$@" -I"$from" -I"$srcdir/include" -I"$srcdir/src" \
+    $CXX -std=c++17 -O0 -fPIC -fvisibility=hidden -ffp-contract=off -w "$@" -I"$from" -I"$srcdir/include" -I"$srcdir/src" \
         -I"$srcdir/tests/fakecuda" -shared -o "$to/libfakekernels.so" "$srcdir/tests/fakecuda/kernels_few.cc" "$to/libcuda.so.1"
 }
 

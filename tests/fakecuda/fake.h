@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-enum { FAKE_DEVICES = 16, FAKE_GRANULE = 2 << 20, FAKE_PARAMETER_BYTES = 4096 };
+enum { FAKE_DEVICES = 16, FAKE_GRANULE = 2 << 20, FAKE_PARAMETER_BYTES = 4096, FAKE_MULTIPROCESSORS = 8 };
 
 #define FAKE_TAG ((CUdeviceptr)SIMT_TAG)
 

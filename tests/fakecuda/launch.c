@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREADS = 1024, SHARED = 227 << 10, SHARED_NORMAL = 48 << 10 };
+enum { THREADS = 1024, SHARED = 227 << 10, SHARED_NORMAL = 48 << 10, RESIDENT = 1024 /* threads of a multiprocessor */ };
 
 struct kernel { /* also CUkernel and CUfunction */
     struct simt_kernel simt;
@@ -164,13 +164,18 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 }
 
 /* As if each thread used 64 registers of the 65536 that there are. */
+static unsigned resident(unsigned threads)
+{
+    return RESIDENT / threads;
+}
+
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads, size_t shared)
 {
     FAKE_TRY(fake_enter(__func__, FAKE_CONTEXT));
     (void)function;
     if (threads <= 0 || threads > THREADS || shared > SHARED)
         return CUDA_ERROR_INVALID_VALUE;
-    *blocks = 1024 / threads;
+    *blocks = (int)resident((unsigned)threads);
     return CUDA_SUCCESS;
 }
 
@@ -189,13 +194,14 @@ void fake_launch_drop(struct fake_launch *launch)
 
 void fake_launch_run(CUstream stream, struct fake_operation *operation)
 {
-    const struct fake_launch *l   = operation->launch;
-    const struct simt_launch  run = {.kernel     = &l->kernel->simt,
+    const struct fake_launch *l     = operation->launch;
+    const unsigned            slots = FAKE_MULTIPROCESSORS * resident(l->block.x * l->block.y * l->block.z);
+    const struct simt_launch  run   = {.kernel     = &l->kernel->simt,
                                      .parameters = l->parameters,
                                      .grid       = l->grid,
                                      .block      = l->block,
                                      .shared     = l->shared,
-                                     .slots      = fake.slots,
+                                     .slots      = fake.slots ? fake.slots : slots,
                                      .seed       = fake.seed,
                                      .pool       = &stream->pool,
                                      .idle       = fake_share_idle,

@@ -7,7 +7,7 @@
  *   FAKECUDA_SESSION=text       processes with the same text share GPUs (0)
  *   FAKECUDA_MPS=1              the attribute says that MPS is there
  *   FAKECUDA_KERNELS=file       kernels built for the processor (libfakekernels.so beside the driver)
- *   FAKECUDA_SLOTS=n            blocks of a kernel that are resident at once (4)
+ *   FAKECUDA_SLOTS=n            blocks of a kernel that are resident at once (0: what cuOccupancyMaxActiveBlocksPerMultiprocessor() says)
  *   FAKECUDA_QUEUES=n           hardware queues that the streams of a process share: a wait at the head of one holds up all (0: one each)
  *   FAKECUDA_SEED=n             random order of threads, torn 16-byte stores (0: neither)
  *   FAKECUDA_JITTER=us          random pauses before operations (0)
@@ -126,7 +126,7 @@ void fake_settings_read(void)
     find_kernels();
     snprintf(fake.session, sizeof(fake.session), "%s", text("FAKECUDA_SESSION", "0"));
     fake.mps               = number("FAKECUDA_MPS", 0);
-    fake.slots             = number("FAKECUDA_SLOTS", 4);
+    fake.slots             = number("FAKECUDA_SLOTS", 0);
     fake.queues            = number("FAKECUDA_QUEUES", 0);
     fake.seed              = number("FAKECUDA_SEED", 0);
     fake.jitter_us         = number("FAKECUDA_JITTER", 0);
