@@ -56,17 +56,22 @@ template <class T> DEVICE void store(uint64_t address, T value)
     *(T *)address = value;
 }
 
-/* A struct of four words is not loaded as one vector by itself. */
+/* Spelled out, for the compiler would take some apart. */
 template <> __device__ __forceinline__ vec16 load<vec16>(uint64_t address)
 {
-    const uint4 v = *(const uint4 *)address;
+    vec16 v;
 
-    return vec16{{v.x, v.y, v.z, v.w}};
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "l"(address)
+                 : "memory");
+    return v;
 }
 
 template <> __device__ __forceinline__ void store<vec16>(uint64_t address, vec16 v)
 {
-    *(uint4 *)address = make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]);
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
+                 : "memory");
 }
 
 /* 16 bytes that travel beside what others write: each half of 8 bytes arrives whole. */

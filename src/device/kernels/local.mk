@@ -18,7 +18,7 @@ src/device/kernels/hocket.ptx: $(GPU_KERNEL_INCLUDES) $(GPU_KERNEL_TEXTS)
 	mv $@.tmp $@
 src/device/kernels/hocket.fatbin: $(GPU_CUBINS) src/device/kernels/hocket.ptx
 	$(AM_V_GEN)`dirname $(NVCC)`/fatbinary -64 --compress-all --create=$@ \
-	  $(GPU_ARCHES:%=--image3=kind=elf,sm=%,file=src/device/kernels/sm_%.cubin) \
+	  $(foreach a,$(GPU_ARCHES),--image3=kind=elf,sm=$(a),file=src/device/kernels/sm_$(a).cubin) \
 	  --image3=kind=ptx,sm=$(GPU_PTX_ARCH),file=src/device/kernels/hocket.ptx
 src/device/kernels/image.lo: src/device/kernels/hocket.fatbin
 CLEANFILES += $(GPU_CUBINS) $(GPU_ARCHES:%=src/device/kernels/sm_%.log) src/device/kernels/hocket.ptx src/device/kernels/hocket.fatbin

@@ -158,13 +158,13 @@ template <class E, class Op, bool scales> DEVICE void fold_by_packs(const job &j
 
     fold_elements<E, Op, scales>(j, 0, head);
     fold_elements<E, Op, scales>(j, tail, n);
-    if constexpr (Op::common && !scales) { /* the others make do with one loop */
-        constexpr int deep = sizeof(typename E::T) == 1 ? 2 : 4; /* bytes need more registers for a pack */
+    if constexpr (Op::common && !scales && sizeof(typename E::T) > 1) { /* the others make do with one loop */
+        constexpr int deeper = sizeof(typename E::T) == 4 ? 2 : 1; /* as the registers allow */
 
         if (j.s.nsrc <= 2)
-            i = fold_packs<E, Op, scales, 2, deep>(j, skip, i, packs);
+            i = fold_packs<E, Op, scales, 2, 2 * deeper>(j, skip, i, packs);
         else if (j.s.nsrc <= 4)
-            i = fold_packs<E, Op, scales, 4, deep / 2>(j, skip, i, packs);
+            i = fold_packs<E, Op, scales, 4, deeper>(j, skip, i, packs);
     }
     fold_packs<E, Op, scales, HKT_SEGMENT_FAN, 1>(j, skip, i, packs);
 }
