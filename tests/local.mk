@@ -135,6 +135,17 @@ check-vm: all $(check_PROGRAMS)
 	TEST_LONG=1 srcdir=$(srcdir) $(srcdir)/tests/vm/check
 .PHONY: check-vm
 
+# ---- every byte that comes from elsewhere: the corpus and a little around it; make fuzz: libFuzzer, FUZZ_SECONDS for each target
+FUZZ_FILES = tests/fuzz/fuzz.h tests/fuzz/fuzz_meet.c tests/fuzz/fuzz_text.c tests/fuzz/fuzz_wire.c tests/fuzz/main.c
+EXTRA_DIST += tests/fuzz/corpus tests/fuzz/run.sh
+check_PROGRAMS += tests/test_fuzz
+TESTS += tests/test_fuzz
+tests_test_fuzz_SOURCES = $(FUZZ_FILES)
+tests_test_fuzz_LDADD = libcore.la -lm
+fuzz:
+	$(srcdir)/tests/fuzz/run.sh build-fuzz
+.PHONY: fuzz
+
 # ---- the trainer
 if TRAINER
 dist_check_SCRIPTS += tests/test_trainer_ranks.sh tests/test_layouts.sh tests/test_trainer_state.sh tests/test_trainer_torch.sh
