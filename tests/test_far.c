@@ -6,10 +6,12 @@
 #include "network.h"
 
 #include "net/transport.h"
+#include "run/site.h"
 #include "setup/proof.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,6 +269,73 @@ START_TEST(C34_death_on_another_host)
 }
 END_TEST
 
+/* ---- within a host ----------------------------------------------------------------------------------------------- */
+
+/* Seats of ranks on one host whose places take turns: groups by their first ranks, numbers by groups; labels that go group by group. */
+START_TEST(seats_by_place)
+{
+    static const struct hkt_here here[]  = {{0, 0, 0}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}};
+    static const int             cache[] = {0, 1, 0, 1, 0}, local[] = {0, 3, 1, 4, 2}, label[] = {0, 2, 4, 1, 3}, start[] = {0, 3, 5};
+    const struct hkt_question    q = {.coll = HKT_COLL_ALL_GATHER}, sum = {.coll = HKT_COLL_ALL_REDUCE, .canonical = true};
+    struct hkt_communicator      c = {.size = 5};
+    struct hkt_shape             shape;
+
+    ck_assert_int_eq(hkt_site_make(&c, here), 0);
+    ck_assert_ptr_nonnull(c.site);
+    ck_assert(c.site->fabric.hosts == 1 && c.site->fabric.per_host == 5 && c.site->fabric.per_cache);
+    for (int r = 0; r < 5; r++)
+        ck_assert(c.site->seat[r].host == 0 && c.site->seat[r].cache == cache[r] && c.site->seat[r].local == local[r]);
+    shape = hkt_predictor_shape(c.site->predictor, &q, &(struct hkt_offer){0}, 1);
+    ck_assert_int_eq(shape.ngroups, 2);
+    ck_assert_mem_eq(shape.label, label, sizeof(label));
+    ck_assert_mem_eq(shape.group_start, start, sizeof(start));
+    shape = hkt_predictor_shape(c.site->predictor, &sum, &(struct hkt_offer){0}, 1);
+    ck_assert(!shape.label && !shape.ngroups);
+    hkt_site_free(&c);
+    c.site = NULL;
+    ck_assert_int_eq(hkt_site_make(&c, (struct hkt_here[5]){{0}}), 0);
+    ck_assert_ptr_null(c.site); /* side by side */
+}
+END_TEST
+
+static const char two_sockets[] = "<machine format=\"1\"><host><socket><numa><cache level=\"3\"><core cpus=\"0\"/></cache></numa></socket>"
+                                  "<socket><numa><cache level=\"3\"><core cpus=\"1\"/></cache></numa></socket></host></machine>";
+
+static void bound(struct rank *me)
+{
+    struct hkt_cpus cpus;
+    struct hkt_here here;
+    cpu_set_t       one;
+
+    CPU_ZERO(&one);
+    CPU_SET(me->rank % 2, &one);
+    expect_true(sched_setaffinity(0, sizeof(one), &one) == 0);
+    hkt_machine_cpus(&cpus);
+    hkt_here(&here, &cpus);
+    expect_true(here.socket == me->rank % 2 && here.numa == me->rank % 2 && here.cache == me->rank % 2);
+    in_any_order(me);
+}
+
+/* Proves: ranks bound to the sockets of one host in turn know where they are, and compute by groups of them what they compute without. */
+START_TEST(groups_of_one_host)
+{
+    static char text[64];
+    char        path[] = "/tmp/hkt-test-far-XXXXXX";
+    const int   fd     = mkstemp(path);
+    cpu_set_t   all;
+
+    ck_assert(fd >= 0 && write(fd, two_sockets, sizeof(two_sockets) - 1) == (ssize_t)sizeof(two_sockets) - 1);
+    close(fd);
+    snprintf(text, sizeof(text), "HKT_MACHINE=%s", path);
+    if (sched_getaffinity(0, sizeof(all), &all) || !CPU_ISSET(0, &all) || !CPU_ISSET(1, &all))
+        printf("skipped: processors 0 and 1 are not both to be had\n");
+    else
+        world_run(&(struct world){.n = 5, .kind = PROCESSES, .hosts = 1, .environment = {text, _i ? "HKT_ALGORITHM=ring" : "HKT_ALGORITHM=hierarchical"},
+                                  .bare = true, .fn = bound, .deadline = 60});
+    unlink(path);
+}
+END_TEST
+
 /* ---- many ---------------------------------------------------------------------------------------------------------- */
 
 enum { THREADS_EACH = 64, EACH_PROCESS = 8, STACK = 256 << 10 };
@@ -398,6 +467,8 @@ static void add(Suite *s)
     ADD(s, C45_mismatch_between_hosts, 1, 60);
     ADD(s, C34_death_on_another_host, 1, 60);
     ADD(s, any_placement, (int)(sizeof(anywhere) / sizeof(anywhere[0])), 120);
+    ADD(s, seats_by_place, 1, 10);
+    ADD(s, groups_of_one_host, 2, 70);
     ADD(s, five_hundred_ranks, 2, 60);
     ADD(s, a_cable_is_crossed_once, 2, 60);
 }

@@ -95,6 +95,8 @@ static int join_steps(struct plan_to_join *j, const struct circle *in, struct hk
         if (!mine)
             mine = hkt_far_open(c, in->all[0].id);
         if (!mine)
+            mine = hkt_communicator_sites(c, in->all);
+        if (!mine)
             hkt_communicator_settle(c, in->all);
         rc = agree(in, c, mine, 0);
     }

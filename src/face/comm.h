@@ -3,7 +3,7 @@
 #define HKT_COMM_H
 
 #include "face/handle.h"
-#include "setup/machine.h"
+#include "setup/here.h"
 
 /* What each rank tells the others while a communicator is made. */
 struct hkt_introduction {
@@ -12,6 +12,7 @@ struct hkt_introduction {
     uint64_t        id[2];   /* rank 0: of the communicator, in the last round but one */
     int32_t         read_ok;
     struct hkt_cpus cpus;
+    struct hkt_here here;
     char            sentence[256];
 };
 
@@ -26,6 +27,9 @@ int hkt_communicator_attach(struct hkt_communicator *c, uint32_t id);
 
 /* All: what everybody's introduction says about cores and reach. */
 void hkt_communicator_settle(struct hkt_communicator *c, const struct hkt_introduction *all);
+
+/* All: who is near whom (run/site.h). HKT_ERR_MEMORY. */
+int hkt_communicator_sites(struct hkt_communicator *c, const struct hkt_introduction *all);
 
 void hkt_communicator_free(struct hkt_communicator *c); /* NULL is allowed */
 

@@ -9,6 +9,7 @@
 #include "run/buffer.h"
 #include "run/far.h"
 #include "run/gpu.h"
+#include "run/site.h"
 #include "run/staged.h"
 #include "run/tune.h"
 #include "setup/socket.h"
@@ -162,6 +163,7 @@ void hkt_introduce(struct hkt_introduction *me, const struct hkt_communicator *c
     me->code    = code;
     me->read_ok = c ? c->read_ok : 0;
     hkt_machine_cpus(&me->cpus);
+    hkt_here(&me->here, &me->cpus);
     if (c && c->rank == 0 && !code) /* what it cannot draw the clock makes up: it need only be new */
         me->id[0] = hkt_random(me->id, sizeof(me->id)) ? hkt_now_ns() : me->id[0];
     if (code)
@@ -209,6 +211,19 @@ void hkt_communicator_settle(struct hkt_communicator *c, const struct hkt_introd
     c->background.spin_ns = 2000;
 }
 
+int hkt_communicator_sites(struct hkt_communicator *c, const struct hkt_introduction *all)
+{
+    struct hkt_here *here = hkt_alloc((size_t)c->size * sizeof(*here));
+    int              rc   = here ? 0 : HKT_ERR_MEMORY;
+
+    for (int r = 0; r < c->size && here; r++)
+        here[r] = all[r].here;
+    if (!rc)
+        rc = hkt_site_make(c, here);
+    hkt_free(here);
+    return rc;
+}
+
 void hkt_communicator_free(struct hkt_communicator *c)
 {
     if (!c)
@@ -224,6 +239,7 @@ void hkt_communicator_free(struct hkt_communicator *c)
     for (int r = 0; c->peer && r < c->size; r++)
         hkt_process_detach(c->peer[r].process);
     hkt_tune_free(c);
+    hkt_site_free(c);
     hkt_free(c->scratch);
     hkt_free(c->sent);
     hkt_free(c->scale);

@@ -101,6 +101,8 @@ static int make(struct splitting *s, const hkt_config_t *config)
     for (int i = 0; i < s->n; i++)
         s->mine[i] = s->all[s->member[i].rank];
     if (!rc && s->n)
+        rc = hkt_communicator_sites(s->made, s->mine);
+    if (!rc && s->n)
         hkt_communicator_settle(s->made, s->mine);
     if (!rc && s->n && s->made->far)
         rc = hkt_far_inherit(s->made, s->parent);

@@ -146,8 +146,6 @@ static int check_rule(const struct line *l, const struct hkt_tuning_rule *r)
         return wrong(l, r->inner == r->algorithm ? FEWEST : FEWEST + 1, "hierarchical is not composed of itself");
     if (!is_word(&l->word[0], "*") && (r->colls & ~r->algorithm->colls))
         return wrong(l, 4, "it does not do this collective");
-    if (hierarchical && r->hosts.most < 2)
-        return wrong(l, 2, "hierarchical needs two hosts or more");
     return 0;
 }
 

@@ -152,7 +152,7 @@ int hkt_choose(const struct hkt_terms *t, const struct hkt_shape *shape, double 
         if (fits(t, shape, offer))
             return 0;
     }
-    if (t->predictor) {
+    if (t->hosts > 1) {
         rc = choose_far(t, shape, bytes, offer, reason);
     } else {
         *offer = (struct hkt_offer){.algorithm = hkt_algorithm_find("direct")};

@@ -7,7 +7,7 @@
 
 /* What a choice is made on besides the call. */
 struct hkt_terms {
-    struct hkt_predictor *predictor; /* of the hosts and what was measured; NULL: one host */
+    struct hkt_predictor *predictor; /* of the hosts and groups, with what was measured between hosts; NULL: there are none */
     int                   hosts;
     hkt_order_t           order;
     double                slice_bytes; /* that messages are cut to; 0: however long */

@@ -16,6 +16,7 @@ struct hkt_stand_in;
 struct hkt_far;
 struct hkt_gpu;
 struct hkt_plan;
+struct hkt_site;
 
 /* Where a rank's memory is, from here. Of a rank of another host there are only the first three. */
 struct hkt_peer {
@@ -69,6 +70,7 @@ struct hkt_communicator {
     _Atomic uint32_t       **sleepers; /* size; of the cells */
     bool                     one_process, read_ok; /* all ranks in this process; every pair of a host can read each other's plain memory */
     struct hkt_far          *far;  /* ranks of other hosts: far.h; NULL: there are none */
+    struct hkt_site         *site; /* who is near whom: site.h; NULL: all are as near */
     int                      leader, seats; /* of this host: the first rank, which decides for it; how many there are */
 
     uint64_t number;  /* of the last operation begun */

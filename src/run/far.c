@@ -1,7 +1,6 @@
 /* far.c -- who is on which host; what the wire tells the communicator; how collectives over several hosts begin. See far.h.
  *
- * Two ranks share a host when their processes do (setup/process.h). Algorithms hear of the hosts as groups, by labels where ranks of hosts are not in a
- * row (language/cost.h).
+ * Two ranks share a host when their processes do (setup/process.h). Algorithms hear of the hosts as groups (site.h).
  */
 #include "run/far.h"
 
@@ -22,23 +21,20 @@ static bool same_host(const struct hkt_process *a, const struct hkt_process *b)
     return !memcmp(a->life->address.host, b->life->address.host, sizeof(a->life->address.host));
 }
 
-/* Numbers the hosts by their first ranks, and the ranks of each. */
+/* Numbers the hosts by their first ranks. */
 static void number_hosts(const struct hkt_communicator *c, struct hkt_far *far)
 {
-    struct hkt_fabric *f = &far->fabric;
-
-    *f = (struct hkt_fabric){.name = "measured", .ranks = c->size, .seat = far->seat, .rails = 1, .oversubscription = 1, .depth = HKT_FABRIC_DEPTH, .window = 1};
     for (int r = 0; r < c->size; r++) {
         int s = 0;
 
         while (!same_host(c->peer[s].process, c->peer[r].process))
             s++;
         if (s == r)
-            far->first[f->hosts] = r;
-        far->host[r] = s < r ? far->host[s] : f->hosts++;
-        far->seat[r] = (struct hkt_seat){.host = far->host[r], .local = far->seats[far->host[r]]++};
-        if (far->seat[r].local >= f->per_host)
-            f->per_host = far->seat[r].local + 1;
+            far->first[far->hosts] = r;
+        far->host[r]  = s < r ? far->host[s] : far->hosts++;
+        far->local[r] = far->seats[far->host[r]]++;
+        if (far->local[r] >= far->most)
+            far->most = far->local[r] + 1;
     }
 }
 
@@ -51,26 +47,26 @@ static int create(struct hkt_communicator *c)
     if (!far)
         return HKT_ERR_MEMORY;
     far->host  = hkt_alloc(n * sizeof(*far->host));
-    far->seat  = hkt_alloc(n * sizeof(*far->seat));
     far->in    = hkt_alloc(4 * n * sizeof(*far->in));
     far->named = hkt_alloc(n * sizeof(*far->named));
-    far->first = hkt_alloc(2 * n * sizeof(*far->first));
-    if (!far->host || !far->seat || !far->in || !far->named || !far->first)
+    far->local = hkt_alloc(3 * n * sizeof(*far->local));
+    if (!far->host || !far->in || !far->named || !far->local)
         return HKT_ERR_MEMORY;
-    far->seats = far->first + n;
+    far->first = far->local + n;
+    far->seats = far->local + 2 * n;
     far->out   = far->in + n;
     far->got   = far->in + 2 * n;
     far->sent  = far->in + 3 * n;
     number_hosts(c, far);
     if (c->rank != c->leader || !hkt_far_shelves(c))
         return 0;
-    far->cargo = hkt_alloc((size_t)far->fabric.hosts * HKT_EAGER);
+    far->cargo = hkt_alloc((size_t)far->hosts * HKT_EAGER);
     return far->cargo ? 0 : HKT_ERR_MEMORY;
 }
 
 size_t hkt_far_shelves(const struct hkt_communicator *c)
 {
-    return c->far && c->far->fabric.hosts <= HKT_SHELVES ? (size_t)c->far->fabric.hosts : 0;
+    return c->far && c->far->hosts <= HKT_SHELVES ? (size_t)c->far->hosts : 0;
 }
 
 int hkt_far_create(struct hkt_communicator *c)
@@ -162,9 +158,7 @@ void hkt_far_free(struct hkt_communicator *c)
     hkt_free(far->rows);
     hkt_free(far->named);
     hkt_free(far->in);
-    hkt_predictor_close(far->predictor);
-    hkt_free(far->first);
-    hkt_free(far->seat);
+    hkt_free(far->local);
     hkt_free(far->host);
     hkt_free(far);
 }

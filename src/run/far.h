@@ -7,13 +7,15 @@
 #ifndef HKT_FAR_H
 #define HKT_FAR_H
 
-#include "language/cost.h"
+#include "language/fabric.h"
 #include "net/wire.h"
 #include "run/operation.h"
 
 struct hkt_far {
     struct hkt_wire *wire;
     int             *host;  /* per rank: which host, numbered by their first ranks */
+    int             *local; /* per rank: its number among those of its host, in the order of ranks */
+    int              hosts, most;   /* the most ranks of a host */
     int             *first, *seats; /* per host: its first rank, which leads it; how many there are */
     unsigned char   *cargo; /* of a leader, HKT_EAGER per host: messages of small collectives on their way; NULL: too many hosts */
     uint64_t        *in, *out;   /* per rank: messages of finished collectives */
@@ -23,9 +25,6 @@ struct hkt_far {
     struct hkt_call       gather;     /* of the rows, while it runs */
     struct hkt_operation  gathering;
     unsigned char         token[2]; /* what a barrier moves */
-    struct hkt_seat      *seat;       /* per rank: its host, its number there */
-    struct hkt_fabric     fabric;     /* the hosts and what links cost: measured; the same on all ranks */
-    struct hkt_predictor *predictor;  /* of it, for the choice of algorithms */
 };
 
 /* Finds out who shares a host with whom: fills leader, seats and every peer's seat, and c->far when there are several hosts. HKT_ERR_MEMORY. */

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "language/dtype.h"
+#include "run/site.h"
 #include "run/tune.h"
 #include "setup/machine.h"
 
@@ -157,7 +158,7 @@ static int between(struct pair *p, int partner, int (*ask)(const struct pair *, 
 static int partner_at(const struct hkt_communicator *c, enum hkt_span span)
 {
     for (int r = 1; r < c->size; r++)
-        if (hkt_fabric_span(&c->far->fabric, 0, (uint32_t)r) == span)
+        if (hkt_fabric_span(&c->site->fabric, 0, (uint32_t)r) == span)
             return r;
     return 0;
 }
@@ -215,7 +216,7 @@ int hkt_far_measure(struct hkt_communicator *c, struct hkt_far_figures *figures)
 
 int hkt_far_know(struct hkt_communicator *c, const struct hkt_far_figures *figures)
 {
-    struct hkt_fabric          *f    = c->far ? &c->far->fabric : NULL;
+    struct hkt_fabric          *f    = c->far ? &c->site->fabric : NULL;
     const struct hkt_span_cost *wire = f ? &f->wire[HKT_SPAN_NETWORK] : NULL;
 
     if (!f)
@@ -231,12 +232,12 @@ int hkt_far_know(struct hkt_communicator *c, const struct hkt_far_figures *figur
                 "either side, %.2f GB/s; measured in %.1f ms",
                 c->name, c->size, f->hosts, f->wire[HKT_SPAN_CACHE].alpha * 1e6, 1e-9 / f->gamma, wire->alpha * 1e6, wire->overhead * 1e6,
                 wire->beta > 0 ? 1e-9 / wire->beta : 0.0, figures->took * 1e3);
-    return hkt_predictor_open(&c->far->predictor, f);
+    return hkt_predictor_open(&c->site->predictor, f);
 }
 
 int hkt_far_inherit(struct hkt_communicator *c, const struct hkt_communicator *parent)
 {
-    const struct hkt_fabric *f       = &parent->far->fabric;
+    const struct hkt_fabric *f       = &parent->site->fabric;
     struct hkt_far_figures   figures = {.gamma = f->gamma, .copy = f->copy, .crowd = 1};
 
     for (int span = 0; span < HKT_SPANS; span++)

@@ -86,11 +86,11 @@ static unsigned char *hung_up(const struct hkt_operation *op, int from)
 size_t hkt_far_flat_bytes(const struct hkt_communicator *c, const struct hkt_call *call)
 {
     const struct hkt_far *far   = c->far;
-    const size_t          most  = (size_t)far->fabric.per_host, own = hkt_flat_bytes(c, call);
+    const size_t          most  = (size_t)far->most, own = hkt_flat_bytes(c, call);
     const size_t          width = hkt_collective[call->coll].flat_deposit == HKT_BLOCKS ? most : 1;
     size_t                message;
 
-    if (far->fabric.hosts > HKT_SHELVES || own > HKT_EAGER)
+    if (far->hosts > HKT_SHELVES || own > HKT_EAGER)
         return SIZE_MAX;
     message = (from_root(call) ? 1 : most) * width * call->count * call->element + (call->op == HKT_PREMUL_SUM ? 8 * (most + 1) : 0);
     return message > own ? message : own;
@@ -109,7 +109,7 @@ static int name_all(struct hkt_operation *op, int here)
 {
     struct hkt_far *far = op->comm->far;
 
-    for (int h = 0; h < far->fabric.hosts; h++) {
+    for (int h = 0; h < far->hosts; h++) {
         const struct hkt_wire_note note = note_of(op, length(op, h, here));
 
         if (goes(op, h, here))
@@ -172,7 +172,7 @@ static int send_all(struct hkt_operation *op, int here)
 {
     struct hkt_far *far = op->comm->far;
 
-    for (; op->peer < far->fabric.hosts; op->peer++) {
+    for (; op->peer < far->hosts; op->peer++) {
         const int                  to   = far->first[op->peer];
         unsigned char             *from = far->cargo + (size_t)op->peer * HKT_EAGER;
         const struct hkt_wire_note note = note_of(op, length(op, here, op->peer));
@@ -199,7 +199,7 @@ static int arrive(struct hkt_operation *op, int here)
     struct hkt_communicator *c   = op->comm;
     struct hkt_far          *far = c->far;
 
-    for (; op->peer < far->fabric.hosts; op->peer++) {
+    for (; op->peer < far->hosts; op->peer++) {
         const int from = far->first[op->peer];
         int       rc;
 
@@ -249,7 +249,7 @@ int hkt_far_hear(struct hkt_operation *op)
     struct hkt_communicator *c    = op->comm;
     const int                here = c->far->host[c->rank];
 
-    for (int h = 0; h < c->far->fabric.hosts && c->rank != c->leader; h++) {
+    for (int h = 0; h < c->far->hosts && c->rank != c->leader; h++) {
         const int rc = !goes(op, h, here) ? 0 : hkt_operation_wait(op, &shelf_of(c, h)->arrived, op->number, c->leader);
 
         if (rc)
@@ -263,9 +263,9 @@ const unsigned char *hkt_far_shown(const struct hkt_operation *op, int r)
     const struct hkt_far *far   = op->comm->far;
     const size_t          block = op->call->count * op->call->element;
     const int             from = far->host[r], here = far->host[op->comm->rank];
-    const unsigned char  *at = hung_up(op, from) + (from_root(op->call) ? 0 : (size_t)far->seat[r].local * share(op, here));
+    const unsigned char  *at = hung_up(op, from) + (from_root(op->call) ? 0 : (size_t)far->local[r] * share(op, here));
 
-    return hkt_collective[op->call->coll].flat_deposit == HKT_BLOCKS ? at + (size_t)far->seat[op->comm->rank].local * block : at;
+    return hkt_collective[op->call->coll].flat_deposit == HKT_BLOCKS ? at + (size_t)far->local[op->comm->rank] * block : at;
 }
 
 double hkt_far_scale(const struct hkt_operation *op, int r)
@@ -273,7 +273,7 @@ double hkt_far_scale(const struct hkt_operation *op, int r)
     const struct hkt_far *far = op->comm->far;
     double                scale;
 
-    memcpy(&scale, hung_up(op, far->host[r]) + scales_at(op, far->host[r], far->host[op->comm->rank]) + (size_t)far->seat[r].local * sizeof(scale),
+    memcpy(&scale, hung_up(op, far->host[r]) + scales_at(op, far->host[r], far->host[op->comm->rank]) + (size_t)far->local[r] * sizeof(scale),
            sizeof(scale));
     return scale;
 }

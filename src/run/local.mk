@@ -24,6 +24,7 @@ libcore_la_SOURCES += \
 	src/run/scheduled.c src/run/scheduled.h \
 	src/run/shared.h \
 	src/run/staged.c src/run/staged.h \
+	src/run/site.c src/run/site.h \
 	src/run/trace.c \
 	src/run/tune.c src/run/tune.h \
 	src/face/api.c \

@@ -13,6 +13,7 @@
 #include "run/choose.h"
 #include "run/far.h"
 #include "run/scheduled.h"
+#include "run/site.h"
 
 /* Bytes. FLAT_MAPPED: above it, two synchronisations on mapped buffers beat one and a copy, when every rank has a core;
  * FLAT_BROADCAST: the same where the root goes on at once. READ_LEAST: from such messages and blocks on, plain memory is copied by system call: one copy instead of two. */
@@ -157,7 +158,7 @@ static int choose(const struct hkt_communicator *comm, const struct hkt_terms *t
 static int build(struct hkt_communicator *comm, struct hkt_choice *key)
 {
     const struct hkt_far  *far    = comm->far;
-    const struct hkt_terms terms  = {far ? far->predictor : NULL, far ? far->fabric.hosts : 1, comm->order, far ? (double)hkt_scheduled_slice(comm->size) : 0};
+    const struct hkt_terms terms  = {comm->site ? comm->site->predictor : NULL, far ? far->hosts : 1, comm->order, far ? (double)hkt_scheduled_slice(comm->size) : 0};
     struct hkt_shape       shape  = {.coll = key->coll, .rank = comm->rank, .size = comm->size, .root = key->root};
     struct hkt_offer       offer;
     struct hkt_plan       *made;

@@ -2,13 +2,15 @@
  *
  * None is chosen here: whoever connects tries all of them at once and takes one that answers. The order only says which is tried first, and
  * which are left out where there is room for a few. It comes from what the kernel knows, not from names: the address that it would speak
- * from to the rest of the world, then interfaces of real devices, then others; in doubt the kernel's order.
+ * from to the rest of the world, then interfaces of real devices, then others; in doubt the kernel's order. Where a host has several devices, those near
+ * this process and fast ones come before others (here.h), even before the way to the rest of the world: each rank's rail is its first address.
  */
 #include "inet.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/option.h"
+#include "here.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -137,13 +139,29 @@ static bool same_bytes(const struct hkt_inet_address *a, const struct hkt_inet_a
     return a->family == b->family && memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
 }
 
-static int place_of(const struct ifaddrs *i, const struct hkt_inet_address *a, const struct hkt_inet_address outward[2])
+/* `rails`: there are several devices to choose from. */
+static int place_of(const struct ifaddrs *i, const struct hkt_inet_address *a, const struct hkt_inet_address outward[2], bool rails)
 {
-    int place = a->kind == HKT_INET_LOOPBACK ? 100 : a->kind == HKT_INET_LINK ? 40 : 0;
+    const int place = a->kind == HKT_INET_LOOPBACK ? 400 : a->kind == HKT_INET_LINK ? 160 : 0;
+    const int rail  = rails && a->kind != HKT_INET_LOOPBACK ? 6 * hkt_here_interface(i->ifa_name) : 0;
 
     if (same_bytes(a, &outward[0]) || same_bytes(a, &outward[1]))
-        return place;
-    return place + (has_device(i->ifa_name) ? 10 : 20) + (alone(i) ? 15 : 0);
+        return place + rail;
+    return place + rail + (has_device(i->ifa_name) ? rails ? 1 : 40 : 80) + (alone(i) ? 60 : 0);
+}
+
+static bool has_rails(const struct ifaddrs *all)
+{
+    const char *first = NULL;
+
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        if (!has_device(i->ifa_name) || !(i->ifa_flags & IFF_RUNNING))
+            continue;
+        if (first && strcmp(first, i->ifa_name) != 0)
+            return true;
+        first = i->ifa_name;
+    }
+    return false;
 }
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
@@ -185,6 +203,7 @@ static void insert(struct candidate *list, int *count, const struct candidate *n
 static int collect(const struct ifaddrs *all, struct candidate *list, char *seen, size_t room)
 {
     const struct hkt_inet_address outward[2] = {outwards(4), outwards(6)};
+    const bool                    rails      = has_rails(all);
     size_t                        at         = 0;
     int                           count      = 0;
 
@@ -202,7 +221,7 @@ static int collect(const struct ifaddrs *all, struct candidate *list, char *seen
         if (at + HKT_INET_TEXT + IF_NAMESIZE + 4 < room)
             at += (size_t)snprintf(seen + at, room - at, "%s%s %s", at ? ", " : "", i->ifa_name, hkt_inet_text(&new.at, text));
         HKT_TRY(allowed = subnet_allowed(&new.at));
-        new.place = place_of(i, &new.at, outward);
+        new.place = place_of(i, &new.at, outward, rails);
         if (allowed && name_allowed(i->ifa_name))
             insert(list, &count, &new);
     }
