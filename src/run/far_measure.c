@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-enum { ROUNDS = 24, ROUNDS_LEAST = 2, LARGES = 3, LARGE_FIRST = 64 << 10, LARGE_MOST = 4 << 20, FOLDED = 128 << 10, FOLDS = 5 };
+enum { ROUNDS = 200, ROUNDS_LEAST = 2, LARGES = 3, LARGE_FIRST = 64 << 10, LARGE_MOST = 4 << 20, FOLDED = 128 << 10, FOLDS = 5 };
 
 static const uint64_t BUDGET = 6000000, LONG_ENOUGH = 1500000; /* ns, of a kind of round; of a message */
 
@@ -92,7 +92,10 @@ static int ask_far(const struct pair *p, struct hkt_span_cost *w)
 {
     struct turn large = {.messages = 1, .bytes = LARGE_FIRST};
     double      small, burst, first, seconds = 0;
+    uint64_t    ns;
 
+    HKT_TRY(take(p, true, &(struct turn){0}, &ns)); /* connections are made by what is sent first */
+    HKT_TRY(take(p, true, &large, &ns));
     HKT_TRY(least_of(p, ROUNDS, (struct turn){0}, &small));
     HKT_TRY(least_of(p, ROUNDS, (struct turn){.messages = HKT_WIRE_DEPTH - 1, .bytes = 1}, &burst));
     HKT_TRY(least_of(p, LARGES, large, &first));
