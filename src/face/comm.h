@@ -13,6 +13,7 @@ struct hkt_introduction {
     int32_t         read_ok;
     struct hkt_cpus cpus;
     struct hkt_here here;
+    uint64_t        machine; /* hkt_inet_machine() */
     char            sentence[256];
 };
 

@@ -12,6 +12,7 @@
 #include "run/site.h"
 #include "run/staged.h"
 #include "run/tune.h"
+#include "setup/inet.h"
 #include "setup/socket.h"
 
 #include <stdio.h>
@@ -164,6 +165,7 @@ void hkt_introduce(struct hkt_introduction *me, const struct hkt_communicator *c
     me->read_ok = c ? c->read_ok : 0;
     hkt_machine_cpus(&me->cpus);
     hkt_here(&me->here, &me->cpus);
+    me->machine = hkt_inet_machine();
     if (c && c->rank == 0 && !code) /* what it cannot draw the clock makes up: it need only be new */
         me->id[0] = hkt_random(me->id, sizeof(me->id)) ? hkt_now_ns() : me->id[0];
     if (code)
@@ -184,16 +186,15 @@ void hkt_communicator_settle(struct hkt_communicator *c, const struct hkt_introd
 {
     struct hkt_cpus *cpus = hkt_alloc((size_t)c->size * sizeof(*cpus));
     bool             dedicated = true;
+    int              count     = 0; /* of ranks on this machine: several hosts may be on it */
 
     for (int r = 0; r < c->size; r++) {
-        if (!hkt_near(c, r))
-            continue;
-        c->read_ok &= all[r].read_ok != 0;
-        if (cpus)
-            cpus[c->peer[r].seat] = all[r].cpus;
+        c->read_ok &= !hkt_near(c, r) || all[r].read_ok != 0;
+        if (cpus && all[r].machine == all[c->rank].machine)
+            cpus[count++] = all[r].cpus;
     }
     if (cpus)
-        dedicated = hkt_machine_dedicated(cpus, c->seats);
+        dedicated = hkt_machine_dedicated(cpus, count);
     hkt_free(cpus);
     c->waiter = (struct hkt_waiter){.poison     = &c->shared->poison,
                                     .sleepers   = c->sleepers,

@@ -263,12 +263,11 @@ int hkt_inet_resolve(struct hkt_inet_address *list, int room, const char *text)
     return count;
 }
 
-uint64_t hkt_inet_host(void)
+uint64_t hkt_inet_machine(void)
 {
-    uint64_t    hash = 0xcbf29ce484222325u; /* FNV-1a */
-    char        boot[64] = "";
-    struct stat space;
-    FILE       *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    char     boot[64] = "";
+    FILE    *f = fopen("/proc/sys/kernel/random/boot_id", "re");
 
     if (f && !fgets(boot, sizeof(boot), f))
         boot[0] = 0;
@@ -278,6 +277,14 @@ uint64_t hkt_inet_host(void)
         boot[0] = 0;
     for (const char *c = boot; *c; c++)
         hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+    return hash;
+}
+
+uint64_t hkt_inet_host(void)
+{
+    uint64_t    hash = hkt_inet_machine();
+    struct stat space;
+
     if (stat("/proc/self/ns/net", &space) == 0)
         hash = (hash ^ space.st_ino) * 0x100000001b3u;
     return hash;

@@ -50,4 +50,7 @@ int hkt_inet_resolve(struct hkt_inet_address *list, int room, const char *text);
  * namespace. A hash; equal for them only. */
 uint64_t hkt_inet_host(void);
 
+/* The same, but for network namespaces: ranks of one machine share its processors, whatever hosts they are of. */
+uint64_t hkt_inet_machine(void);
+
 #endif
