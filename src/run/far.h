@@ -64,6 +64,7 @@ size_t hkt_far_flat_bytes(const struct hkt_communicator *c, const struct hkt_cal
 
 int hkt_far_relay(struct hkt_operation *op); /* a leader takes what its host shows to the others, and the other way round */
 int hkt_far_hear(struct hkt_operation *op);  /* waits until all is here that other hosts show to this one */
+int hkt_far_late(const struct hkt_operation *op, int rank); /* `rank`, or whom it waits for itself: a rank of a host that nothing has come from */
 
 /* What a rank of another host shows, for this rank; its factor. */
 const unsigned char *hkt_far_shown(const struct hkt_operation *op, int r);

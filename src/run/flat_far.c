@@ -258,6 +258,19 @@ int hkt_far_hear(struct hkt_operation *op)
     return 0;
 }
 
+int hkt_far_late(const struct hkt_operation *op, int rank)
+{
+    const struct hkt_communicator *c = op->comm;
+
+    if (rank != c->leader || c->rank == c->leader || hkt_load_acquire(&hkt_line_of(c, rank, op->number)->number) < op->number ||
+        hkt_process_stopped(c->peer[rank].process))
+        return rank;
+    for (int h = 0; h < c->far->hosts; h++)
+        if (goes(op, h, c->far->host[c->rank]) && hkt_load_acquire(&shelf_of(c, h)->arrived) < op->number) /* pairs with arrive() */
+            return c->far->first[h];
+    return rank;
+}
+
 const unsigned char *hkt_far_shown(const struct hkt_operation *op, int r)
 {
     const struct hkt_far *far   = op->comm->far;

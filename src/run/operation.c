@@ -24,6 +24,8 @@ int hkt_operation_lost(const struct hkt_operation *op, int why, int rank)
 {
     char what[128];
 
+    if (why == HKT_WAIT_TIMEOUT && op->comm->far && op->advance == hkt_flat_advance)
+        rank = hkt_far_late(op, rank);
     hkt_call_print(op->call, what, sizeof(what));
     return hkt_communicator_lost(op->comm, why, rank, what, op->number);
 }
