@@ -32,18 +32,38 @@ static struct {
     bool driver;
 } cuda;
 
+/* Looks a function up by its name. */
+typedef void *find_fn(const char *name);
+
+static void *of_program(const char *name)
+{
+    return dlsym(RTLD_DEFAULT, name);
+}
+
+enum { DRIVER_VERSION = 12000 }; /* whose forms the prototypes above have */
+
+static void *of_driver(const char *name)
+{
+    void *library  = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD); /* the program's, never ours */
+    void *function = NULL;
+    int (*get)(const char *name, void **function, int version, uint64_t flags, void *status);
+
+    *(void **)&get = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
+    return get && !get(name, &function, DRIVER_VERSION, 0, NULL) ? function : NULL;
+}
+
 struct symbol {
     const char *name;
     void       *at;
 };
 
 /* All of them, or none counts. */
-static bool find_symbols(void *library, const struct symbol *symbol, size_t n)
+static bool find_symbols(find_fn *find, const struct symbol *symbol, size_t n)
 {
     bool all = true;
 
     for (size_t i = 0; i < n; i++) {
-        *(void **)symbol[i].at = dlsym(library, symbol[i].name);
+        *(void **)symbol[i].at = find(symbol[i].name);
         all &= *(void **)symbol[i].at != NULL;
     }
     return all;
@@ -58,12 +78,11 @@ static void find_cuda(void)
     const struct symbol driver[]  = {{"cuStreamSynchronize", &cuda.driver_synchronize},
                                      {"cuCtxGetDevice", &cuda.driver_device},
                                      {"cuMemcpy", &cuda.copy},
-                                     {"cuMemAlloc_v2", &cuda.allocate},
-                                     {"cuMemFree_v2", &cuda.release}};
-    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD); /* the program's, never ours */
+                                     {"cuMemAlloc", &cuda.allocate},
+                                     {"cuMemFree", &cuda.release}};
 
-    cuda.threads = dlsym(RTLD_DEFAULT, STREAMS_ARE_THREADS) && find_symbols(RTLD_DEFAULT, runtime, sizeof(runtime) / sizeof(runtime[0]));
-    cuda.driver  = !cuda.threads && library && find_symbols(library, driver, sizeof(driver) / sizeof(driver[0]));
+    cuda.threads = dlsym(RTLD_DEFAULT, STREAMS_ARE_THREADS) && find_symbols(of_program, runtime, sizeof(runtime) / sizeof(runtime[0]));
+    cuda.driver  = !cuda.threads && find_symbols(of_driver, driver, sizeof(driver) / sizeof(driver[0]));
 }
 
 /* When a communicator is made: by then a program that uses CUDA has it. Once it is there, it stays. */
