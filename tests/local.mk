@@ -401,8 +401,8 @@ tests_test_device_LDADD = $(CORE_LIBS)
 endif
 
 # ---- libnccl.so.2; the fake CUDA runtime is a part of the suite that uses it, which exports its functions
-dist_check_SCRIPTS += tests/check-nccl.sh
-TESTS += tests/check-nccl.sh
+dist_check_SCRIPTS += tests/check-nccl.sh tests/test_nccl_python.sh
+TESTS += tests/check-nccl.sh tests/test_nccl_python.sh
 FAKE_CUDART = tests/fakecuda/cudart/cudart.c tests/fakecuda/cudart/devices.c tests/fakecuda/cudart/cuda_runtime.h
 EXTRA_DIST += tests/fakecuda/cudart/cuda.h tests/fakecuda/cudart/cuda_bf16.h tests/fakecuda/cudart/cuda_fp16.h tests/fakecuda/cudart/cuda_fp8.h
 if HAVE_CHECK
