@@ -114,8 +114,10 @@ static void on_device(struct rank *me)
             expect(out[i] == (float)(2 * (RANKS * (i % 7) + RANKS * (RANKS - 1) / 2)) && out[COUNT + i] == (float)(1 + i % 7),
                    "turn %d, element %d: %g, %g", turn, i, (double)out[i], (double)out[COUNT + i]);
     }
-    nccl_ok(ncclAllReduce(in, in, COUNT, ncclFloat, ncclMax, comm, NULL)); /* host memory, the default stream */
-    cuda_ok(cuStreamSynchronize(NULL));
+    /* host memory; the default stream, which is one for all threads that use the device */
+    stream[0] = me->kind == THREADS ? stream[0] : NULL;
+    nccl_ok(ncclAllReduce(in, in, COUNT, ncclFloat, ncclMax, comm, stream[0]));
+    cuda_ok(cuStreamSynchronize(stream[0]));
     expect(in[0] == (float)(RANKS - 1), "the maximum is %g", (double)in[0]);
     nccl_ok(ncclCommDestroy(other));
     nccl_ok(ncclCommDestroy(comm));

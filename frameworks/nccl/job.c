@@ -243,8 +243,9 @@ static ncclResult_t post(struct nccl_job *job, const struct nccl_queue *queue, s
     ncclResult_t rc     = ncclSuccess;
     size_t       posted = 0;
 
-    if (queues && queue->capturing)
-        return capture(job, queue, queues, wait);
+    for (size_t i = 0; i < queues; i++)
+        if (queue[i].capturing)
+            return capture(job, queue, queues, wait);
     job->parties = (int)queues + wait;
     issue(job);
     while (posted < queues && rc == ncclSuccess) {
