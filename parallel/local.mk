@@ -84,7 +84,7 @@ libhocket_train_la_CPPFLAGS = -I$(top_srcdir)/include -I$(top_srcdir) -I$(top_bu
 libhocket_train_la_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
 libhocket_train_la_LDFLAGS = $(AM_LDFLAGS) -version-info $(HKT_ABI) -Wl,--version-script=$(top_srcdir)/src/libhocket.map
 libhocket_train_la_LIBADD = libhocket.la -lm
-TRAIN_CFLAGS = -O3 -fno-math-errno
+TRAIN_CFLAGS = $(VECTOR_CFLAGS) -fno-math-errno
 
 # The codecs and their loops: one source, compiled once per instruction set.
 CODEC_FILES = parallel/codec_table.c parallel/codec_block.h parallel/codec_float.h parallel/codec_integer.h parallel/codec_numbers.h \

@@ -46,7 +46,7 @@ libtrainer_la_SOURCES = \
 libtrainer_la_CPPFLAGS = $(AM_CPPFLAGS)
 libtrainer_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS)
 libtrainer_la_LIBADD = libtrainer_portable.la
-TRAINER_CFLAGS = -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math
+TRAINER_CFLAGS = $(VECTOR_CFLAGS) -fopenmp-simd -fno-math-errno -fno-trapping-math
 
 # The kernels: one source, compiled once per instruction set.
 libtrainer_portable_la_SOURCES = trainer/kernels.c trainer/product_single.c
