@@ -326,6 +326,9 @@ tests_test_loops_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
 tests_test_loops_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_loops_LDADD = libtrainer.la tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
 tests_test_layers_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/trainer
+if AMX
+tests_test_layers_CPPFLAGS += -DHAVE_AMX
+endif
 tests_test_layers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_layers_LDADD = libtrainer.la tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
 endif

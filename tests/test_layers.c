@@ -73,6 +73,21 @@ static void product_case(const struct product_scheme *s, const int size[3], int 
     free(x), free(y), free(z), free(old);
 }
 
+#ifdef HAVE_AMX
+extern const struct product_scheme product_dot;
+extern int                         product_dot_usable(void);
+#endif
+
+/* The way to multiply in bf16 that a matrix unit hides, where there is one; else the first way once more. */
+static const struct product_scheme *hidden(void)
+{
+#ifdef HAVE_AMX
+    if (kernels_usable() == 3 && product_dot_usable())
+        return &product_dot;
+#endif
+    return product_single();
+}
+
 #ifdef __x86_64__
 extern const struct product_scheme product_portable[2], product_avx2[2];
 #define NARROWER product_portable, product_portable + 1, product_avx2, product_avx2 + 1
@@ -82,8 +97,8 @@ extern const struct product_scheme product_portable[2], product_avx2[2];
 
 START_TEST(products_are_exact)
 {
-    const struct product_scheme *const all[]  = {product_single(), product_single() + 1, product_half(), NARROWER};
-    const int                          usable = kernels_usable() > 1 ? (int)(sizeof(all) / sizeof(all[0])) : 3;
+    const struct product_scheme *const all[]  = {product_single(), product_single() + 1, product_half(), hidden(), NARROWER};
+    const int                          usable = kernels_usable() > 1 ? (int)(sizeof(all) / sizeof(all[0])) : 4;
     static const int sizes[][3]               = {{1, 1, 1},    {3, 5, 7},    {8, 48, 256},  {9, 49, 257},  {64, 64, 64},
                                                  {33, 95, 31}, {31, 97, 65}, {70, 33, 600}, {513, 17, 40}, {16, 130, 513}};
 

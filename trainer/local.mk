@@ -64,7 +64,7 @@ libtrainer_la_LIBADD += libtrainer_avx2.la libtrainer_avx512.la
 endif
 if AMX
 noinst_LTLIBRARIES += libtrainer_amx.la
-libtrainer_amx_la_SOURCES = trainer/product_amx.c
+libtrainer_amx_la_SOURCES = trainer/product_amx.c trainer/product_dot.c trainer/product_pairs.h
 libtrainer_amx_la_CPPFLAGS = $(AM_CPPFLAGS)
 libtrainer_amx_la_CFLAGS = $(AM_CFLAGS) $(TRAINER_CFLAGS) $(AMX_CFLAGS)
 libtrainer_la_LIBADD += libtrainer_amx.la

@@ -5,75 +5,13 @@
  * 32 bits ("pairs"); so for both factors it is the same work, with a transposition of 16 x 16 pairs for the one whose
  * lanes lie the other way. packed a: [k / 32][half][row 16][pair 16]     packed b: [k / 32][half][pair 16][column 16]
  */
-#include "product.h"
+#include "product_pairs.h"
 
 #include <cpuid.h>
-#include <immintrin.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SIDE = 32, HALF = 16, STEP = 32 /* k of one register */, REGISTER = 16 * 16 /* pairs */, BLOCK = 512 };
-
-/* 16 x 16 of 32 bits. */
-static void turn(__m512i r[HALF])
-{
-    __m512i t[HALF];
-
-    for (int i = 0; i < HALF; i += 2) {
-        t[i]     = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < HALF; i += 4) {
-        r[i]     = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-    for (int i = 0; i < 4; i++) {
-        const __m512i a = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88),
-                      b = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-        const __m512i c = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd),
-                      d = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-
-        t[i]      = _mm512_shuffle_i32x4(a, b, 0x88);
-        t[i + 4]  = _mm512_shuffle_i32x4(c, d, 0x88);
-        t[i + 8]  = _mm512_shuffle_i32x4(a, b, 0xdd);
-        t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
-    }
-    memcpy(r, t, sizeof(t));
-}
-
-static __mmask16 first(int count)
-{
-    return count >= HALF ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
-}
-
-/* r[lane] = the pairs of a lane whose k lie side by side. */
-static void pairs_along(__m512i r[HALF], const float *x, size_t stride, int lanes, int depth)
-{
-    const __mmask16 low = first(depth), high = first(depth - HALF);
-
-    for (int lane = 0; lane < HALF; lane++, x += stride)
-        r[lane] = lane < lanes ? (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + HALF),
-                                                              _mm512_maskz_loadu_ps(low, x))
-                               : _mm512_setzero_si512();
-}
-
-/* r[pair] = that pair of 16 lanes that lie side by side. */
-static void pairs_across(__m512i r[HALF], const float *x, size_t stride, int lanes, int depth)
-{
-    const __mmask16 here = first(lanes);
-
-    for (int pair = 0; pair < HALF; pair++, x += 2 * stride) {
-        const __m512 even = _mm512_maskz_loadu_ps(2 * pair < depth ? here : 0, x);
-        const __m512 odd  = _mm512_maskz_loadu_ps(2 * pair + 1 < depth ? here : 0, x + stride);
-
-        r[pair] = _mm512_or_si512(_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(even)),
-                                  _mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(odd)), 16));
-    }
-}
+enum { SIDE = 32, STEP = 32 /* k of one register */, REGISTER = 16 * 16 /* pairs */, BLOCK = 512 };
 
 /* One panel of m's rows; `by_lane`: [lane][pair] as a wants it, else [pair][lane]. */
 static void pack(uint32_t *out, struct matrix m, int lanes, int by_lane)

@@ -3,8 +3,8 @@
 #include "kernels.h"
 #include "product.h"
 
-extern const struct product_scheme product_portable[2], product_avx2[2], product_avx512[2], product_amx;
-extern int                         product_amx_usable(void);
+extern const struct product_scheme product_portable[2], product_avx2[2], product_avx512[2], product_amx, product_dot;
+extern int                         product_amx_usable(void), product_dot_usable(void);
 
 static const struct product_scheme *widest(void)
 {
@@ -27,6 +27,8 @@ const struct product_scheme *product_half(void)
 #ifdef HAVE_AMX
     if (product_amx_usable())
         return &product_amx;
+    if (kernels_usable() == 3 && product_dot_usable())
+        return &product_dot;
 #endif
     return widest() + 1;
 }
