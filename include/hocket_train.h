@@ -68,6 +68,9 @@ HKT_API int hkt_ledger_read(hkt_ledger_entry_t *entry, hkt_bytes_t kind, hkt_led
 HKT_API int hkt_ledger_reset_peaks(hkt_ledger_t *ledger);     /* peak = now, takes = 0 */
 HKT_API const char *hkt_bytes_name(hkt_bytes_t kind);         /* "parameters"; "?" when it is no class */
 
+/* Uses all the memory of `comm` through which small data pass, so that later calls fault no page in. Collective; NULL is allowed. */
+HKT_API int hkt_comm_touch(hkt_comm_t *comm);
+
 /* ---- mesh -------------------------------------------------------------------------------------------------------- */
 
 /* A mesh lays the axes of parallelism over the ranks 0 .. world - 1: rank = sum over axes of coordinate * stride. The order

@@ -52,7 +52,7 @@ struct hkt_buckets {
     pthread_mutex_t     lock; /* of staging[] */
     pthread_cond_t      freed;
     struct hkt_staging *staging; /* room for `most` */
-    int                 stagings, most;
+    int                 stagings, most, turn; /* turn: where the search for a free one begins */
 
     _Atomic int   arrivals; /* first step with config.rebuild: */
     int          *arrival;  /* parameters as they arrived */

@@ -127,18 +127,21 @@ int hkt_bucket_add_staging(hkt_buckets_t *b)
 }
 
 /* A free staging buffer, or NULL after a wait for one that was flying: then things have changed. More are made only
- * when all are being filled. The lock is held. */
+ * when all are being filled. They take turns, so that the first step touches them all. The lock is held. */
 static int find_staging(struct hkt_staging **staging, hkt_buckets_t *b)
 {
     bool flying = false;
 
     *staging = NULL;
     for (int i = 0; i < b->stagings; i++) {
-        if (b->staging[i].bucket < 0) {
-            *staging = &b->staging[i];
+        struct hkt_staging *s = &b->staging[(b->turn + i) % b->stagings];
+
+        if (s->bucket < 0) {
+            *staging = s;
+            b->turn  = (int)(s - b->staging) + 1;
             return HKT_OK;
         }
-        flying |= b->staging[i].flying;
+        flying |= s->flying;
     }
     if (!flying)
         return hkt_bucket_add_staging(b);

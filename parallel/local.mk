@@ -73,6 +73,7 @@ libhocket_train_la_SOURCES = \
 	parallel/tensor.h \
 	parallel/tensor_linear.c \
 	parallel/tensor_vocabulary.c \
+	parallel/touch.c \
 	parallel/zero.c \
 	parallel/zero.h \
 	parallel/zero_gather.c \

@@ -112,6 +112,7 @@ static int take_kind(struct hkt_pipeline *p, int kind, int n)
     slots->slot = memory;
     slots->n    = n;
     TRY(hkt_ledger_take(&slots->memory, (size_t)n * bytes, class, true, p->ledger));
+    memset(slots->memory, 0, (size_t)n * bytes); /* touched now: which step needs a slot first depends on timing */
     for (int i = 0; i < n; i++) {
         slots->slot[i].memory = (char *)slots->memory + (size_t)i * bytes;
         TRY(hkt_event_create(&slots->slot[i].event));

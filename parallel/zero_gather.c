@@ -182,6 +182,7 @@ int hkt_zero_make_gathers(hkt_zero_t *z)
     if (!z->gather)
         return hkt_error_set(HKT_ERR_MEMORY, "no memory for %d buckets", z->flat->buckets);
     TRY(hkt_comm_duplicate(&z->gather_comm, z->comm, NULL));
+    TRY(hkt_comm_touch(z->gather_comm));
     TRY(hkt_stream_create(&z->stream));
     for (int k = 0; k < z->flat->buckets; k++) {
         z->gather[k] = (struct hkt_gather){.owner = z, .bucket = k};

@@ -20,7 +20,7 @@ run() {
     [ "$(wc -l <"$scratch/$name")" = 22 ] || { cat "$scratch/$name.log"; echo "FAIL: $name did not report 20 steps and 2 evaluations"; exit 1; }
     case ${CFLAGS:-} in
     *-fsanitize*) ;; # sanitizers fault pages themselves
-    *) grep -Eq 'taken after step 2 +0 times; page faults [0-9]{1,'"${digits:-1}"'}$' "$scratch/$name.log" || { cat "$scratch/$name.log"; echo "FAIL: $name: memory was taken in the steps"; exit 1; } ;;
+    *) grep -Eq 'taken after step 2 +0 times; page faults [0-9]$' "$scratch/$name.log" || { cat "$scratch/$name.log"; echo "FAIL: $name: memory was taken in the steps"; exit 1; } ;;
     esac
 }
 
@@ -52,7 +52,7 @@ run whole 4 --num-layers 8 --zero-stage 1
 run shared 4 --num-layers 8 --zero-stage 2
 same whole shared 0
 shares shared
-digits=2 run shared3 4 --num-layers 8 --zero-stage 3 # its gathers have a communicator of their own, whose places are new in the first steps
+run shared3 4 --num-layers 8 --zero-stage 3
 same whole shared3 0
 shares shared3
 run kept 4 --num-layers 8 --zero-stage 2 --micro-batch-size 1

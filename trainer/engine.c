@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 enum { MICRO_BATCH = 4 /* sequences that are enough for matrix products to run at speed */, SLICES = 8 };
-enum { SMALL = 1024, LARGE = 16384 /* bytes, see touch() */ };
 
 /* ---- rules */
 
@@ -364,21 +363,6 @@ static int power_above(int count)
     return levels;
 }
 
-/* A communicator passes small data through places that it uses in turn, up to 64 of them, and touches none before: so
- * that the steps fault no page in, all are used now. */
-static void touch(hkt_comm_t *comm)
-{
-    static const struct {
-        size_t floats;
-        int    places;
-    } kind[] = {{SMALL / sizeof(float), 64}, {LARGE / sizeof(float), 16}};
-    static float data[LARGE / sizeof(float)];
-
-    for (int k = 0; comm && k < 2; k++)
-        for (int i = 0; i < kind[k].places; i++)
-            need(hkt_all_reduce(data, data, kind[k].floats, HKT_FLOAT32, HKT_SUM, comm, NULL), "trying a group");
-}
-
 void engine_begin(struct engine *e, struct settings *s, int vocabulary, hkt_comm_t *world)
 {
     size_t floats;
@@ -425,7 +409,7 @@ void engine_begin(struct engine *e, struct settings *s, int vocabulary, hkt_comm
     draw(e);
     hkt_comm_t *const group[] = {e->world, e->tp, e->cp, e->dp_cp, e->pp, e->model, e->embedding};
     for (size_t i = 0; i < sizeof(group) / sizeof(group[0]); i++)
-        touch(group[i]);
+        need(hkt_comm_touch(group[i]), "trying a group");
 }
 
 void engine_end(struct engine *e)
