@@ -15,8 +15,8 @@ fakecuda_driver() {
     $CC -shared -pthread "$@" -Wl,-soname,libcuda.so.1 -o "$to/libcuda.so.1" $objects
 }
 
-# fakecuda_kernels FOLDER KERNELS FLAG...: libfakekernels.so from the folder of kernels given.  Not optimised: it is made again
-# and again, and runs for a moment.
+# fakecuda_kernels FOLDER KERNELS FLAG...: libfakekernels.so from the folder of kernels given. Not optimised: it is made
+# again and again, and runs for a moment.
 fakecuda_kernels() {
     to=$1
     from=$2
