@@ -186,7 +186,7 @@ static void low_types(void)
 /* Fused and low latency in turn, several before anybody looks. */
 static void pipelined(void)
 {
-    for (int round = 0; round < (is_short ? 4 : 20); round++) {
+    for (int round = 0; round < (is_short ? 8 : 20); round++) {
         for (int i = 0; i < 5; i++)
             for (int r = 0; r < nranks; r++) {
                 struct hkt_kernel_arguments a = arguments_of(r, HKT_FLOAT32, HKT_SUM);

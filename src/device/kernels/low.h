@@ -112,13 +112,35 @@ template <class E, class Op, bool scales> DEVICE uint64_t fold_words(const struc
     return y;
 }
 
+/* A word of this rank's own input, and where its line is in every rank's stretch. */
+struct own_word {
+    uint64_t word, offset;
+    uint32_t epoch;
+};
+
+/* The words of rank r and all after it. One function for each, since a loop with a loop inside is not unrolled for every architecture, and
+ * x would then be in memory. */
+template <int r> DEVICE void collect(const struct hkt_kernel_arguments &a, const own_word &own, uint64_t *x, bool &ended)
+{
+    if constexpr (r < HKT_SEGMENT_FAN) {
+        if ((uint32_t)r == a.rank) {
+            x[r] = own.word;
+        } else if ((uint32_t)r < a.ranks) {
+            const vec16 v = await_line(a, line_of(a, a.rank, (uint32_t)r, own.epoch) + own.offset, own.epoch, ended);
+
+            x[r] = v.word[0] | (uint64_t)v.word[2] << 32;
+        }
+        collect<r + 1>(a, own, x, ended);
+    }
+}
+
 template <class E, class Op, bool scales> DEVICE void low_all_reduce(const struct hkt_kernel_arguments &a)
 {
     typedef typename bits_type<sizeof(typename E::T)>::type Bits;
     const hkt_kernel_segment &s        = a.segment[0];
-    const uint32_t     epoch    = next_epoch(load<uint32_t>(low_epoch_of(a)));
-    const uint64_t     elements = 8 / sizeof(Bits), words = (s.count + elements - 1) / elements;
-    bool               ended    = false;
+    const uint32_t            epoch    = next_epoch(load<uint32_t>(low_epoch_of(a)));
+    const uint64_t            elements = 8 / sizeof(Bits), words = (s.count + elements - 1) / elements;
+    bool                      ended    = false;
 
     NO_UNROLL for (uint64_t i = grid_thread(); i < words; i += grid_threads())
     {
@@ -128,16 +150,7 @@ template <class E, class Op, bool scales> DEVICE void low_all_reduce(const struc
 
         NO_UNROLL for (uint32_t k = 1; k < a.ranks; k++)
             store_line(line_of(a, (a.rank + k) % a.ranks, a.rank, epoch) + i * HKT_LOW_LINE, line);
-        UNROLL for (int r = 0; r < HKT_SEGMENT_FAN; r++)
-        {
-            if ((uint32_t)r == a.rank) {
-                x[r] = mine;
-            } else if ((uint32_t)r < a.ranks) {
-                const vec16 v = await_line(a, line_of(a, a.rank, (uint32_t)r, epoch) + i * HKT_LOW_LINE, epoch, ended);
-
-                x[r] = v.word[0] | (uint64_t)v.word[2] << 32;
-            }
-        }
+        collect<0>(a, own_word{mine, i * HKT_LOW_LINE, epoch}, x, ended);
         store_word<Bits>(s.dst[0] + 8 * i, left, fold_words<E, Op, scales>(a, x));
     }
     if (is_last_block(a))
