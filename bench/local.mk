@@ -29,3 +29,9 @@ EXTRA_DIST += \
 	bench/priority.h \
 	bench/probe.c \
 	bench/wire.c
+
+# What only a real GPU can show: bench/gpu-check.
+EXTRA_DIST += bench/gpu-check
+noinst_PROGRAMS += bench/gpu_times
+bench_gpu_times_SOURCES = bench/gpu_times.c
+bench_gpu_times_LDADD = libcore.la -lm

@@ -222,6 +222,17 @@ static int open_peer(struct meeting *m, int r)
     return rc;
 }
 
+/* What was handed over and not opened. */
+static void drop_handed(struct meeting *m)
+{
+    for (int r = 0; r < m->g->comm->size; r++) {
+        const int fd = m->all[r].vmm && !same_process(m, r) ? hkt_handed(m->g->comm->peer[r].process, m->all[r].handed[m->g->comm->rank]) : -1;
+
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
 /* Which way; and whose steps this rank runs. */
 static void settle(struct meeting *m)
 {
@@ -310,6 +321,7 @@ void hkt_gpu_connect(struct hkt_communicator *c, CUcontext context)
     if (rc) {
         hkt_log(HKT_LOG_INFO, "communicator %s: rank %d: GPUs are not connected, calls on device memory go through the host: %s", c->name, c->rank,
                 hkt_last_error());
+        drop_handed(m);
         release(m->g);
     } else {
         hkt_log(HKT_LOG_INFO, "communicator %s: rank %d: GPUs are connected, %s, %s", c->name, c->rank,
@@ -326,8 +338,11 @@ void hkt_gpu_free(struct hkt_communicator *c)
 
     if (!g)
         return;
-    while (g->recorded && hkt_cuda()->cuEventQuery(g->done) == CUDA_ERROR_NOT_READY)
-        usleep(100); /* the watcher lets it go when its peers do not come */
+    if (!hkt_cuda_enter(g->context)) {
+        while (g->recorded && hkt_cuda()->cuEventQuery(g->done) == CUDA_ERROR_NOT_READY)
+            usleep(100); /* the watcher lets it go when its peers do not come */
+        hkt_cuda_leave();
+    }
     c->gpu = NULL;
     release(g);
 }

@@ -26,7 +26,7 @@ static void show(int i, CUdevice device, int n)
         if (j != i && !hkt_cuda()->cuDeviceGet(&peer, j) && !hkt_cuda()->cuDeviceCanAccessPeer(&can, device, peer) && can)
             at += (size_t)snprintf(peers + at, at < sizeof(peers) ? sizeof(peers) - at : 0, " %d", j);
     }
-    printf("  %-24s %s, %s, sm_%d%d, %d multiprocessors; reaches GPUs%s; memory is shared by %s%s\n", i ? "" : "GPUs", name,
+    printf("%-22s %s, %s, sm_%d%d, %d multiprocessors; reaches GPUs%s; memory is shared by %s%s\n", i ? "" : "GPUs", name,
            info_bytes((double)memory, bytes), attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
            attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
            peers[0] ? peers : ": none",
@@ -39,11 +39,11 @@ void info_devices(void)
     int n = 0, version = 0;
 
     if (!hkt_cuda()) {
-        printf("  %-24s none: %s\n", "GPUs", hkt_cuda_missing());
+        printf("%-22s none: %s\n", "GPUs", hkt_cuda_missing());
         return;
     }
     hkt_cuda()->cuDriverGetVersion(&version);
-    printf("  %-24s %d.%d\n", "CUDA driver", version / 1000, version % 1000 / 10);
+    printf("%-22s %d.%d\n", "CUDA driver", version / 1000, version % 1000 / 10);
     hkt_cuda()->cuDeviceGetCount(&n);
     for (int i = 0; i < n; i++) {
         CUdevice device;
