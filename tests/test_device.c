@@ -71,7 +71,7 @@ END_TEST
 /* Proves: a call may have device memory on one rank and host memory on another, or on its two sides. */
 START_TEST(mixed_memory)
 {
-    world_run(&(struct world){.n = 2 + _i % 3, .kind = _i / 3, .fn = everything, .arg = &(int){1}, .deadline = 110});
+    world_run(&(struct world){.n = 2 + _i % 3, .kind = _i / 3 % 2, .fn = everything, .arg = &(int){1}, .environment = {machine[_i / 6][0]}, .deadline = 110});
 }
 END_TEST
 
@@ -354,7 +354,7 @@ static void add(Suite *s)
 {
     ADD(s, every_collective_type_operator, 32, 120);
     ADD(s, other_machines, MACHINES - OWN_GPU - 1, 120);
-    ADD(s, mixed_memory, 6, 120);
+    ADD(s, mixed_memory, 12, 120);
     ADD(s, graphs_are_replayed, 16, 120);
     ADD(s, random_streams, 4, 120);
     ADD(s, streams_are_let_go, 4 * ENDS, 80);
