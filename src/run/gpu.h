@@ -14,15 +14,9 @@
 #define HKT_GPU_H
 
 #include "device/arena.h"
+#include "device/kernels/segment.h"
 #include "run/communicator.h"
 #include "run/plan.h"
-
-/* What kernels call a segment is not shared memory, which has that name on the host. */
-#define hkt_segment  hkt_kernel_segment
-#define HKT_SEGMENTS HKT_KERNEL_SEGMENTS
-#include "device/kernels/segment.h"
-#undef hkt_segment
-#undef HKT_SEGMENTS
 
 enum hkt_gpu_way { HKT_GPU_STAGED, HKT_GPU_FUSED };
 enum { HKT_GPU_RANKS = HKT_SEGMENT_FAN, HKT_GPU_PAGE = 4096 };
