@@ -191,11 +191,17 @@ static bool low(const struct work *w)
            w->call->count * w->call->element * (size_t)w->c->size <= HKT_LOW_BYTES;
 }
 
-/* From the user's memory to the user's memory, where that is the GPU's. */
+/* Memory that a kernel can be pointed at: of the GPU, elements at multiples of their size. */
+static bool reaches(const struct work *w, const void *ptr)
+{
+    return (uintptr_t)ptr % w->call->element == 0 && hkt_device_of(ptr) == &hkt_device_cuda;
+}
+
+/* From the user's memory to the user's memory, where the kernel reaches that. */
 static int run_low(struct work *w)
 {
     const size_t                bytes = w->call->count * w->call->element;
-    const bool                  in    = hkt_device_of(w->call->send) == &hkt_device_cuda, out = hkt_device_of(w->call->recv) == &hkt_device_cuda;
+    const bool                  in    = reaches(w, w->call->send), out = reaches(w, w->call->recv);
     const unsigned              blocks = at_most(bytes / LOW_BLOCK_BYTES, 4);
     struct hkt_kernel_arguments a;
     struct hkt_kernel_segment         *s = a.segment;
