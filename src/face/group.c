@@ -11,6 +11,7 @@
 
 _Thread_local int  hkt_group_depth;
 _Thread_local bool hkt_on_stream;
+_Thread_local bool hkt_group_several;
 
 static _Thread_local struct {
     struct hkt_pending *pending;
@@ -111,6 +112,7 @@ static int start(struct hkt_pending *p, size_t n)
     while (n && !rc) {
         const size_t bundle = next_bundle(p, n);
 
+        hkt_group_several |= bundle < n;
         for (size_t i = 0, j; i < bundle; i++) { /* within the bundle */
             p[i].before = 0;
             for (j = i; j-- > 0;)
@@ -123,6 +125,7 @@ static int start(struct hkt_pending *p, size_t n)
         p += bundle;
         n -= bundle;
     }
+    hkt_group_several = false;
     return rc;
 }
 

@@ -20,6 +20,9 @@ static inline bool hkt_group_active(void)
     return hkt_group_depth > 0;
 }
 
+/* The group that this thread is starting is on several streams, so its calls may wait for each other. */
+extern _Thread_local bool hkt_group_several HKT_NEAR;
+
 int hkt_group_add(const struct hkt_pending *pending);
 int hkt_group_error(int code); /* the group starts nothing; returns code */
 

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "face/group.h"
 #include "run/gpu.h"
 #include "run/staged.h"
 
@@ -392,7 +393,7 @@ int hkt_cuda_line_calls(struct hkt_cuda_line *line, const struct hkt_pending *ca
         return give_up(calls, n, rc);
     before = hkt_cuda_relax();
     rc     = capture_of(line, &b.capture);
-    if (!rc && n == 1 && !b.capture && hkt_gpu_may_connect(calls->end->comm, &calls->call)) {
+    if (!rc && n == 1 && !b.capture && !hkt_group_several && hkt_gpu_may_connect(calls->end->comm, &calls->call)) {
         rc = connecting(line, calls);
         i  = 1;
     }
