@@ -182,6 +182,26 @@ static void everything(struct rank *me)
     nccl_ok(ncclCommDestroy(comm));
 }
 
+/* Sums that do not fit wrap before they are divided, as NCCL's do. */
+static void large_averages(struct rank *me)
+{
+    ncclComm_t comm = nccl_join(me);
+    int8_t     small[2] = {100, -100};
+    uint64_t   large    = UINT64_MAX / 2 + 2;
+
+    nccl_ok(ncclAllReduce(small, small, 2, ncclInt8, ncclAvg, comm, NULL));
+    expect(small[0] == -28 && small[1] == 28, "the averages are %d and %d", small[0], small[1]); /* 200 - 256, halved */
+    nccl_ok(ncclReduce(&large, &large, 1, ncclUint64, ncclAvg, 0, comm, NULL));
+    expect(large == (me->rank ? UINT64_MAX / 2 + 2 : 1), "the average is %llu", (unsigned long long)large);
+    nccl_ok(ncclCommDestroy(comm));
+}
+
+START_TEST(averages)
+{
+    world_run(&(struct world){.n = 2, .kind = _i, .fn = large_averages, .bare = true});
+}
+END_TEST
+
 /* Proves: every collective with every type and operator gives the right values, in place and not, with and without a config of the call. */
 START_TEST(values)
 {
@@ -483,6 +503,7 @@ END_TEST
 static void add(Suite *s)
 {
     ADD(s, values, 10, 150);
+    ADD(s, averages, KINDS, 60);
     ADD(s, groups, 8, 60);
     ADD(s, one_thread, MOST, 60);
     ADD(s, refusals, KINDS, 60);

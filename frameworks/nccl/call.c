@@ -66,6 +66,36 @@ const char *nccl_kind_name(nccl_kind kind)
 
 /* ---- running --------------------------------------------------------------------------------------------------------- */
 
+/* NCCL's average of integers is their sum, which wraps, divided; Hocket's is exact. On memory of the host programs get NCCL's. */
+static bool divides(const struct nccl_call *c)
+{
+    return row[c->kind].has & OP && c->op == ncclAvg && c->type <= ncclUint64;
+}
+
+/* `wide` holds all values of the type and the number of ranks. */
+#define DIVIDE(type, wide)                                                                                                               \
+    for (size_t i = 0; i < n; i++)                                                                                                       \
+    ((type *)out)[i] = (type)((wide)((type *)out)[i] / (wide)by)
+
+static void divide(void *out, size_t n, ncclDataType_t type, int by)
+{
+    switch (type) {
+    case ncclInt8: DIVIDE(int8_t, int32_t); return;
+    case ncclUint8: DIVIDE(uint8_t, int32_t); return;
+    case ncclInt32: DIVIDE(int32_t, int32_t); return;
+    case ncclUint32: DIVIDE(uint32_t, uint32_t); return;
+    case ncclInt64: DIVIDE(int64_t, int64_t); return;
+    case ncclUint64: DIVIDE(uint64_t, uint64_t); return;
+    default: return;
+    }
+}
+
+void nccl_call_finish(const struct nccl_call *c)
+{
+    if (divides(c) && (c->kind != NCCL_REDUCE || c->root == c->comm->rank))
+        divide(c->recv, c->count, c->type, c->comm->size);
+}
+
 int nccl_call_run(const struct nccl_call *c, hkt_stream_t *stream)
 {
     const hkt_type_t type = nccl_type[c->type].type;
@@ -73,8 +103,10 @@ int nccl_call_run(const struct nccl_call *c, hkt_stream_t *stream)
     hkt_op_t         op;
     int              rc;
 
-    if (!(row[c->kind].has & OP) || c->op < ncclNumOps)
-        return row[c->kind].run(c, type, row[c->kind].has & OP ? op_of[c->op] : HKT_SUM, stream);
+    if (!(row[c->kind].has & OP) || (divides(c) && !stream))
+        return row[c->kind].run(c, type, HKT_SUM, stream);
+    if (c->op < ncclNumOps)
+        return row[c->kind].run(c, type, op_of[c->op], stream);
     /* The scalar is read by the call, so the operator need not outlive it, in a group either. */
     rc = hkt_op_create_premul_sum(&op, c->scalar_at ? nccl_scalar(c->scalar_at, c->type) : c->scalar, comm);
     if (rc)

@@ -75,6 +75,7 @@ extern const struct nccl_type {
 double       nccl_scalar(const void *at, ncclDataType_t type);
 const char  *nccl_kind_name(nccl_kind kind);
 int          nccl_call_run(const struct nccl_call *call, hkt_stream_t *stream); /* an HKT_ERR_* */
+void         nccl_call_finish(const struct nccl_call *call); /* what is left to do when it has run without a stream */
 
 /* ---- queue.c: where work that is put on a stream waits for its turn */
 
@@ -90,9 +91,8 @@ ncclResult_t nccl_queue_find(struct nccl_queue *queue, ncclComm_t comm, cudaStre
 ncclResult_t nccl_queue_post(const struct nccl_queue *queue, void (*function)(void *), void *arg);
 int          nccl_current_device(void);
 ncclResult_t nccl_read_scalar(void *to, const void *from, size_t size, cudaStream_t stream); /* of any memory, behind the stream's work */
-bool         nccl_allocates_on_device(void);
-ncclResult_t nccl_device_alloc(void **ptr, size_t size);
-ncclResult_t nccl_device_free(void *ptr);
+ncclResult_t nccl_alloc(void **ptr, size_t size); /* of the current device, else of the host */
+ncclResult_t nccl_free(void *ptr);
 
 /* ---- job.c: calls that run together */
 

@@ -32,13 +32,15 @@ static int run_calls(const struct nccl_call *call, size_t n)
 {
     int rc = 0, end;
 
-    if (n == 1)
-        return nccl_call_run(call, NULL);
-    hkt_group_begin();
+    if (n > 1)
+        hkt_group_begin();
     for (size_t i = 0; i < n && !rc; i++)
         rc = nccl_call_run(&call[i], NULL);
-    end = hkt_group_end();
-    return end ? end : rc;
+    end = n > 1 ? hkt_group_end() : 0;
+    rc  = end ? end : rc;
+    for (size_t i = 0; i < n && !rc; i++)
+        nccl_call_finish(&call[i]);
+    return rc;
 }
 
 uint64_t nccl_turn_issue(ncclComm_t comm)

@@ -13,14 +13,12 @@ NCCL_API(ncclResult_t, MemAlloc, (void **ptr, size_t size))
 {
     if (!ptr)
         return nccl_fail(ncclInvalidArgument, "ncclMemAlloc: ptr is NULL");
-    if (nccl_allocates_on_device())
-        return nccl_device_alloc(ptr, size);
-    return nccl_from(hkt_mem_alloc(ptr, size));
+    return nccl_alloc(ptr, size);
 }
 
 NCCL_API(ncclResult_t, MemFree, (void *ptr))
 {
-    return nccl_allocates_on_device() ? nccl_device_free(ptr) : nccl_from(hkt_mem_free(ptr));
+    return nccl_free(ptr);
 }
 
 static char nothing_to_do; /* the handle of memory that is as it is */

@@ -15,6 +15,7 @@
 
 /* Missing from libraries that were built without it. */
 extern int hkt_stream_from_cuda(hkt_stream_t **stream, void *cuda_stream) __attribute__((weak));
+extern int hkt_mem_alloc_cuda(void **ptr, size_t size) __attribute__((weak));
 
 static struct {
     /* a runtime whose streams are threads */
@@ -263,26 +264,29 @@ ncclResult_t nccl_read_scalar(void *to, const void *from, size_t size, cudaStrea
     return error ? cuda_failed("reading the scalar of an operator", error) : ncclSuccess;
 }
 
-bool nccl_allocates_on_device(void)
-{
-    look();
-    return has_cuda() && cuda.driver && hkt_stream_from_cuda;
-}
-
-ncclResult_t nccl_device_alloc(void **ptr, size_t size)
+ncclResult_t nccl_alloc(void **ptr, size_t size)
 {
     uintptr_t at;
-    const int error = cuda.allocate(&at, size ? size : 1);
+    int       error;
 
+    look();
+    if (!has_cuda() || !cuda.driver)
+        return nccl_from(hkt_mem_alloc(ptr, size));
+    if (hkt_mem_alloc_cuda)
+        return nccl_from(hkt_mem_alloc_cuda(ptr, size));
+    error = cuda.allocate(&at, size ? size : 1);
     if (error)
         return cuda_failed("cuMemAlloc", error);
     *ptr = (void *)at;
     return ncclSuccess;
 }
 
-ncclResult_t nccl_device_free(void *ptr)
+ncclResult_t nccl_free(void *ptr)
 {
-    const int error = ptr ? cuda.release((uintptr_t)ptr) : 0;
+    const bool of_driver = has_cuda() && cuda.driver && !hkt_mem_alloc_cuda;
+    const int  error     = of_driver && ptr ? cuda.release((uintptr_t)ptr) : 0;
 
+    if (!of_driver)
+        return nccl_from(hkt_mem_free(ptr));
     return error ? cuda_failed("cuMemFree", error) : ncclSuccess;
 }
