@@ -14,6 +14,8 @@
     } while (0)
 #define nccl_ok(call) nccl_gives(call, ncclSuccess)
 
+#define SOON 5.0 /* seconds, on a machine that is busy with other things: what is not told waits for minutes */
+
 /* The last error must contain the text. */
 void nccl_said(const char *text);
 

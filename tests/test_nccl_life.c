@@ -156,7 +156,7 @@ static void alone(struct rank *me)
         nccl_said("still being made");
         before = now();
         nccl_ok(ncclCommAbort(comm));
-        expect(now() - before < 1 + world_delay(), "the abort took %g s", now() - before);
+        expect(now() - before < SOON, "the abort took %g s", now() - before);
         nccl_gives(ncclCommAbort(comm), ncclInvalidArgument);
     }
     works(blocking, me->n, me->rank);
@@ -339,7 +339,7 @@ static void aborted(struct rank *me)
         before = now();
         atomic_store(&w.waiting, 1);
         nccl_gives(ncclRecv(&x, 1, ncclInt, 1, w.comm, NULL), ncclRemoteError);
-        expect(now() - before < 1 + world_delay(), "the call ended %g s after the abort", now() - before);
+        expect(now() - before < SOON, "the call ended %g s after the abort", now() - before);
         nccl_said("abort");
         pthread_join(thread, &state);
         expect((intptr_t)state == ncclSuccess, "the state before was %d", (int)(intptr_t)state);
@@ -431,7 +431,7 @@ static void many(struct rank *me)
         }
     }
     rendezvous(me);
-    if (me->kind == PROCESSES) {
+    if (me->kind == PROCESSES && !slow_build()) {
         expect(open_descriptors() <= descriptors + 2, "%d descriptors, %d before", open_descriptors(), descriptors);
         expect(mappings() <= places + 16, "%d mappings, %d before", mappings(), places);
     }
