@@ -1,6 +1,9 @@
 /* test_bucket_calls.c -- gradient buckets: types, means over tokens, overlap, codecs, and what is refused. */
 #include "bucket_model.h"
 
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +102,81 @@ static void overlapped(struct rank *me)
 START_TEST(T_row5_reduced_during_backward)
 {
     world(2 + _i, THREADS, overlapped, NULL);
+}
+END_TEST
+
+/* Four threads write gradients in random order: first poison, then the values, then "ready". */
+struct writer {
+    hkt_buckets_t      *b;
+    const struct model *m;
+    int                 thread, step, rank;
+    pthread_t           id;
+};
+
+enum { WRITERS = 4 };
+
+static void *write_gradients(void *arg)
+{
+    const struct writer *w = arg;
+    void                *memory;
+
+    for (int k = w->thread; k < MANY; k += WRITERS) {
+        const int parameter = (k * 7 + w->step * 11) % MANY; /* 7 and MANY have no divisor in common: each once */
+        float    *g;
+
+        expect_ok(hkt_buckets_gradient(&memory, parameter, w->b));
+        g = memory;
+        for (size_t e = 0; e < w->m->parameter[parameter].count; e++)
+            g[e] = NAN;
+        if (mix((uint64_t)(parameter + w->step)) % 3 == 0)
+            sched_yield();
+        for (size_t e = 0; e < w->m->parameter[parameter].count; e++)
+            g[e] = (float)(parameter + w->rank);
+        expect_ok(hkt_buckets_ready(w->b, parameter));
+    }
+    return NULL;
+}
+
+static void written_by_threads(struct rank *me)
+{
+    const int            steps = getenv("TEST_LONG") ? 1000 : 60;
+    hkt_buckets_config_t c     = HKT_BUCKETS_CONFIG_INIT;
+    struct writer        w[WRITERS];
+    struct model         m;
+    hkt_overlap_t        overlap;
+    hkt_buckets_t       *b;
+    float               *sum;
+
+    model_make(&m, 3000);
+    sum = malloc(m.total * sizeof(*sum));
+    expect_true(sum != NULL);
+    c.bytes = c.first_bytes = 8192;
+    expect_ok(hkt_buckets_create(&b, m.parameter, MANY, me->comm, &c, NULL));
+    for (int step = 0; step < steps; step++) {
+        expect_ok(hkt_buckets_begin(b, 1));
+        for (int t = 0; t < WRITERS; t++) {
+            w[t] = (struct writer){.b = b, .m = &m, .thread = t, .step = step, .rank = me->rank};
+            expect_true(pthread_create(&w[t].id, NULL, write_gradients, &w[t]) == 0);
+        }
+        for (int t = 0; t < WRITERS; t++)
+            (void)pthread_join(w[t].id, NULL);
+        expect_ok(hkt_buckets_finish(b));
+        for (int i = 0; i < MANY; i++) {
+            whole(sum, b, &m, i, NULL);
+            for (size_t e = 0; e < m.parameter[i].count; e++)
+                expect(fabsf(sum[e] - (float)i - (float)(me->n - 1) / 2) < 1e-4f, "step %d: element %zu of parameter %d is %g", step, e, i, (double)sum[e]);
+        }
+    }
+    expect_ok(hkt_buckets_overlap(&overlap, b));
+    expect_true(overlap.in_flight > 0); /* buckets were under way while others were written */
+    expect_ok(hkt_buckets_destroy(b));
+    free(sum);
+}
+
+/* Proves: a bucket is launched only when all who write into it have said that they are done, and is under way while others are written. */
+START_TEST(C57_launched_when_all_have_written)
+{
+    world(2 + _i, THREADS, written_by_threads, NULL);
 }
 END_TEST
 
@@ -312,6 +390,7 @@ static void add(Suite *s)
     ADD(s, T_C21_accumulation_in_fp32, 1, 10);
     ADD(s, T_C07_mean_over_tokens_from_zero, 3, 20);
     ADD(s, T_row5_reduced_during_backward, 2, 60);
+    ADD(s, C57_launched_when_all_have_written, 2, 60);
     ADD(s, buckets_through_codecs, 2, 30);
     ADD(s, T_codec_state_of_buckets, 10, 30);
     ADD(s, mistakes_are_said, 1, 20);
