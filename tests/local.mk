@@ -137,7 +137,7 @@ check-vm: all $(check_PROGRAMS)
 
 # ---- every byte that comes from elsewhere: the corpus and a little around it; make fuzz: libFuzzer, FUZZ_SECONDS for each target
 FUZZ_FILES = tests/fuzz/fuzz.h tests/fuzz/fuzz_meet.c tests/fuzz/fuzz_text.c tests/fuzz/fuzz_wire.c tests/fuzz/main.c
-EXTRA_DIST += tests/fuzz/corpus tests/fuzz/run.sh
+EXTRA_DIST += tests/fuzz/corpus tests/fuzz/ignore.txt tests/fuzz/run.sh
 check_PROGRAMS += tests/test_fuzz
 TESTS += tests/test_fuzz
 tests_test_fuzz_SOURCES = $(FUZZ_FILES)

@@ -231,6 +231,24 @@ START_TEST(C45_mismatch_between_hosts)
 }
 END_TEST
 
+static void one_by_another_network(struct rank *me)
+{
+    hkt_comm_t *comm;
+
+    if (me->rank == 3)
+        setenv("HKT_FAULT", "delay=1", 1); /* a network of its own */
+    expect_code(hkt_comm_init(&comm, me->n, me->id, me->rank, NULL), HKT_ERR_MISMATCH);
+    expect_said("rank 3 (host host1");
+    expect_said("would send by fault, rank 0");
+}
+
+/* Proves: a rank that lacks the network which the others would take is named on all of them. */
+START_TEST(missing_network_is_named)
+{
+    world_run(&(struct world){.n = 4, .kind = PROCESSES, .hosts = 2, .bare = true, .fn = one_by_another_network, .deadline = 20});
+}
+END_TEST
+
 static void until_one_dies(struct rank *me)
 {
     _Atomic uint32_t *ready = me->shared;
@@ -464,6 +482,7 @@ static void add(Suite *s)
     ADD(s, every_algorithm, 2 * ALGORITHMS, 120);
     ADD(s, messages_round_a_ring, 2, 120);
     ADD(s, parts_within_and_across, 1, 60);
+    ADD(s, missing_network_is_named, 1, 60);
     ADD(s, C45_mismatch_between_hosts, 1, 60);
     ADD(s, C34_death_on_another_host, 1, 60);
     ADD(s, any_placement, (int)(sizeof(anywhere) / sizeof(anywhere[0])), 120);

@@ -10,12 +10,14 @@
 #include "base/option.h"
 #include "face/group.h"
 #include "face/library.h"
+#include "net/address.h"
 #include "run/far.h"
 #include "setup/bootstrap.h"
 #include "setup/launch.h"
 #include "setup/socket.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct plan_to_join {
     struct hkt_end *end;
@@ -25,6 +27,26 @@ struct plan_to_join {
     int             rank, size;
     bool            launched; /* rank, size and id are still to be asked for */
 };
+
+/* A rank whose host lacks the device or library that the others prefer would be reached another way, and slow everybody down without a word. All find
+ * the same: it is named on every rank. */
+static int compare_networks(const struct hkt_process_address *all, int size)
+{
+    const char  *first, *other;
+    const size_t n = hkt_net_preferred(&all[0].net, &first);
+
+    for (int r = 1; r < size; r++) {
+        const bool   elsewhere = memcmp(all[r].host, all[0].host, sizeof(all[r].host)) != 0;
+        const size_t k         = hkt_net_preferred(&all[r].net, &other);
+
+        if (elsewhere && n && k && (n != k || memcmp(first, other, n) != 0))
+            return hkt_fail(HKT_ERR_MISMATCH,
+                            "rank %d (host %.*s, pid %d) would send by %.*s, rank 0 (host %.*s, pid %d) by %.*s: is a device or a library missing on one "
+                            "of the hosts, or HKT_NETWORK different? HKT_NETWORK=tcp on all ranks does without",
+                            r, HKT_HOST_NAME, all[r].name, all[r].pid, (int)k, other, HKT_HOST_NAME, all[0].name, all[0].pid, (int)n, first);
+    }
+    return 0;
+}
 
 /* The processes behind all ranks. On failure none is kept. */
 static int meet(struct hkt_bootstrap *b, int size, struct hkt_process **process)
@@ -36,6 +58,8 @@ static int meet(struct hkt_bootstrap *b, int size, struct hkt_process **process)
         return HKT_ERR_MEMORY;
     hkt_process_address(&own);
     rc = hkt_bootstrap_all_gather(b, &own, sizeof(own), all);
+    if (!rc)
+        rc = compare_networks(all, size);
     if (!rc)
         rc = hkt_process_attach(process, all, size);
     hkt_free(all);

@@ -64,3 +64,11 @@ const unsigned char *hkt_net_record(const struct hkt_net_address *a, const char 
     }
     return NULL;
 }
+
+size_t hkt_net_preferred(const struct hkt_net_address *a, const char **name)
+{
+    const size_t n = a->bytes ? a->data[0] : 0;
+
+    *name = (const char *)a->data + 1;
+    return n < a->bytes ? n : 0; /* whatever it says */
+}

@@ -13,4 +13,7 @@ int hkt_net_address(struct hkt_net_address *a);
 /* The record of a carrier in an address, whose every length is checked; NULL: there is none. */
 const unsigned char *hkt_net_record(const struct hkt_net_address *a, const char *name, size_t *size);
 
+/* The carrier that this process would rather use than any other, as it says in its address: the length of the name, 0 where there is none. */
+size_t hkt_net_preferred(const struct hkt_net_address *a, const char **name);
+
 #endif

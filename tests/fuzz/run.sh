@@ -5,7 +5,8 @@ set -eu
 source=$(cd "$(dirname "$0")/../.." && pwd)
 folder=${1:-build-fuzz}
 [ $# -eq 0 ] || shift
-flags="-g -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
+flags="-g -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
+    -fsanitize-ignorelist=$source/tests/fuzz/ignore.txt -fsanitize-coverage-ignorelist=$source/tests/fuzz/ignore.txt"
 mkdir -p "$folder/found"
 cd "$folder"
 [ -e config.status ] || "$source/configure" CC=clang CFLAGS="$flags" CXXFLAGS= --disable-shared
