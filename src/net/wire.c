@@ -155,7 +155,7 @@ void hkt_wire_close(struct hkt_wire *w)
     hkt_net_lock();
     for (int r = 0; r < w->config.size; r++)
         if (w->pair[r] && (w->pair[r]->bind_said || w->pair[r]->bound))
-            hkt_pair_talk(w->pair[r], HKT_SAY_LEFT);
+            hkt_pair_talk(w->pair[r], HKT_SAY_LEFT | (w->code ? HKT_SAY_POISON : 0));
     hkt_net_unlock();
     finish(w, true, deadline);
     hkt_net_lock();
@@ -216,13 +216,25 @@ _Atomic uint32_t *hkt_wire_sleepers(struct hkt_wire *w, int rank)
     return &pair_of(w, rank)->sleepers;
 }
 
-void hkt_wire_poison(struct hkt_wire *w, int code, const char *sentence)
+/* False: there is a sentence already. */
+static bool note_death(struct hkt_wire *w, int code, const char *sentence)
 {
     int none = 0;
 
     if (!atomic_compare_exchange_strong_explicit(&w->poison, &none, 1, memory_order_relaxed, memory_order_relaxed))
-        return;
+        return false;
     w->code = code;
     snprintf(w->sentence, sizeof(w->sentence), "%s", sentence);
-    hkt_net_submit(&w->task, true); /* whoever runs it sees the sentence */
+    return true;
+}
+
+void hkt_wire_poison(struct hkt_wire *w, int code, const char *sentence)
+{
+    if (note_death(w, code, sentence))
+        hkt_net_submit(&w->task, true); /* whoever runs it sees the sentence */
+}
+
+void hkt_wire_dead(struct hkt_wire *w, int code, const char *sentence)
+{
+    note_death(w, code, sentence);
 }

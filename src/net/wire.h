@@ -88,4 +88,7 @@ void hkt_wire_rest(void);
 /* Tells all other ranks, in the background, that the communicator is dead. */
 void hkt_wire_poison(struct hkt_wire *w, int code, const char *sentence);
 
+/* Somebody else has told them; whom this rank has talked to hears it again when it closes its end, before it hears that. */
+void hkt_wire_dead(struct hkt_wire *w, int code, const char *sentence);
+
 #endif

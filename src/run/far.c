@@ -153,6 +153,8 @@ void hkt_far_free(struct hkt_communicator *c)
 
     if (!far)
         return;
+    if (far->wire && c->shared && hkt_communicator_state(c)) /* or another host hears first that this rank has left it */
+        hkt_wire_dead(far->wire, hkt_communicator_state(c), c->shared->sentence);
     hkt_wire_close(far->wire);
     hkt_free(far->cargo);
     hkt_free(far->rows);
