@@ -1,4 +1,4 @@
-"""DistributedDataParallel on hocket. torchrun --nproc-per-node 2 ddp.py [--backend gloo] [--hook int8|onebit|powersgd]"""
+"""DistributedDataParallel on hocket. torchrun --nproc_per_node 2 ddp.py [--backend gloo] [--hook int8|onebit|powersgd]"""
 import argparse
 import time
 

@@ -1,4 +1,4 @@
-"""Fully sharded training (FSDP2) on hocket. torchrun --nproc-per-node 2 fsdp2.py [--backend gloo]     PyTorch 2.7 or later"""
+"""Fully sharded training (FSDP2) on hocket. torchrun --nproc_per_node 2 fsdp2.py [--backend gloo]     PyTorch 2.7 or later"""
 import argparse
 import time
 

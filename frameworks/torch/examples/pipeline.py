@@ -1,4 +1,4 @@
-"""A pipeline (torch.distributed.pipelining) on hocket: a stage a rank. torchrun --nproc-per-node 2 pipeline.py [--backend gloo]   PyTorch 2.5 or later"""
+"""A pipeline (torch.distributed.pipelining) on hocket: a stage a rank. torchrun --nproc_per_node 2 pipeline.py [--backend gloo]   PyTorch 2.5 or later"""
 import argparse
 import time
 

@@ -82,7 +82,7 @@ def a_saved_state_goes_on_to_the_bit(rank, n):
     for name, (hook, _) in HOOKS.items():
         for bucket_mb, least in ((25, 1), (0.02, 2)):
             buckets, whole, resumed, same = save_and_go_on(hook, bucket_mb, rank)
-            assert buckets >= least, buckets
+            assert buckets >= least or ranks.VERSION < (2, 0), buckets  # old versions have a first bucket of 1 MiB at least
             assert resumed == whole and same, f"{name}, {buckets} buckets: {resumed} after loading, {whole} without"
 
 

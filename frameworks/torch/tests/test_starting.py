@@ -9,19 +9,32 @@ import torch
 import ranks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PRINT = "import torch, torch.distributed as dist\n{first}\n{init}\nx = torch.ones(3)\ndist.all_reduce(x)\n" \
-        "print('it is', dist.get_backend(), type(dist.group.WORLD).__name__, int(x[0]))\ndist.destroy_process_group()\n"
+PRINT = """import torch, torch.distributed as dist
+{first}
+{init}
+x = torch.ones(3)
+dist.all_reduce(x)
+world = dist.distributed_c10d._get_default_group()
+backend = world._get_backend(torch.device("cpu")) if hasattr(world, "_get_backend") else world
+print("it is %s %d\\n" % (backend.name(), x[0]), end="")
+dist.destroy_process_group()
+"""
 
 
 def torchrun(folder, *args, **env):
-    env = dict(os.environ, PYTHONPATH=str(ROOT), MASTER_ADDR="127.0.0.1", **env)
-    for name in ("RANK", "WORLD_SIZE"):
-        env.pop(name, None)
-    port = 20000 + (os.getpid() * 7) % 20000
-    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port), *args], env=env,
-                          cwd=folder, capture_output=True, text=True, timeout=ranks.SECONDS)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    """What two ranks of a script print. Debian 12's torchrun does not work with its Python 3.11: there each rank is started by hand."""
+    port = str(20000 + (os.getpid() * 7) % 20000)
+    env = dict(os.environ, PYTHONPATH=str(ROOT), MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **env)
+    if ranks.VERSION < (2, 0):
+        commands = [({"RANK": str(r), "WORLD_SIZE": "2"}, [sys.executable, *args]) for r in range(2)]
+    else:
+        for name in ("RANK", "WORLD_SIZE"):
+            env.pop(name, None)
+        commands = [({}, [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", port, *args])]
+    started = [subprocess.Popen(c, env={**env, **more}, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for more, c in commands]
+    texts = [p.communicate(timeout=ranks.SECONDS) for p in started]
+    assert all(p.returncode == 0 for p in started), texts
+    return "".join(out for out, _ in texts)
 
 
 def script(folder, first, init):
@@ -34,10 +47,10 @@ def script(folder, first, init):
 def by_name(rank, n):
     folder = os.environ["TMPDIR_OF_CASE"]
     out = torchrun(folder, script(folder, "import hocket.torch", "dist.init_process_group('hocket')"))
-    assert out.count("it is hocket") == 2 and out.count(" 2\n") == 2, out
+    assert out.count("it is hocket 2\n") == 2, out
     if ranks.VERSION >= (2, 0):
         out = torchrun(folder, script(folder, "import hocket.torch", "dist.init_process_group('cpu:hocket,cuda:hocket')"))
-        assert out.count(" 2\n") == 2 and "hocket" in out, out
+        assert out.count("it is hocket 2\n") == 2, out
 
 
 @ranks.case(1, backend=None)
@@ -45,8 +58,7 @@ def by_another_name(rank, n):
     folder = os.environ["TMPDIR_OF_CASE"]
     for init in ("dist.init_process_group('gloo')", "dist.init_process_group(backend='gloo')", "dist.init_process_group()"):
         out = torchrun(folder, script(folder, "import hocket.torch", init), HOCKET_TORCH_TAKE="gloo")
-        assert out.count("it is ") == 2 and out.count(" 2\n") == 2 and "gloo ProcessGroupGloo" not in out, out
-        assert out.count("hocket") >= 2, out
+        assert out.count("it is hocket 2\n") == 2, out
 
 
 @ranks.case(1, backend=None)
@@ -63,7 +75,7 @@ def without_an_import(rank, n):
     env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT), folder]), RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1",
                MASTER_PORT=str(20000 + os.getpid() % 20000))
     done = subprocess.run([sys.executable, str(path)], env=env, capture_output=True, text=True, timeout=ranks.SECONDS)
-    assert done.returncode == 0 and "it is hocket" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "it is hocket 1\n" in done.stdout, done.stdout + done.stderr
 
 
 @ranks.case(1, backend=None)

@@ -103,7 +103,7 @@ def one_file(path, out):
 
 def run(backend, source, file, limit):
     """What happened to each test of a file; what had not ended at the limit is missing."""
-    env = dict(os.environ, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 20000))
+    env = dict(os.environ, OMP_NUM_THREADS="1", BACKEND="gloo", WORLD_SIZE="2", GLOO_SOCKET_IFNAME="lo", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 20000))
     env.pop("HOCKET_TORCH_TAKE", None)
     if backend == "hocket":
         env["HOCKET_TORCH_TAKE"] = "gloo"

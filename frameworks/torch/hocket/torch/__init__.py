@@ -43,8 +43,10 @@ def _register():
     if hasattr(dist.Backend, "HOCKET"):
         return
     if _VERSION >= (2, 0):
-        # cuda, too, so that "cuda:hocket" is answered by our sentence about CPU tensors. Gloo and NCCL stay the defaults.
-        dist.Backend.register_backend("hocket", _create, extended_api=True, devices=["cpu", "cuda"])
+        # cuda, too, so that "cuda:hocket" is answered by our sentence about CPU tensors; without a GPU not, for PyTorch then makes tensors of its
+        # own there (ShardedTensor). Gloo and NCCL stay the defaults.
+        devices = ["cpu", "cuda"] if torch.cuda.device_count() else ["cpu"]
+        dist.Backend.register_backend("hocket", _create, extended_api=True, devices=devices)
     else:
         dist.Backend.register_backend("hocket", _create, extended_api=True)
 
