@@ -48,7 +48,7 @@ static void fulfil(c10::ivalue::Future &future, const Tensors &outputs, const st
 // ---- Work ------------------------------------------------------------------------------------------------------------
 
 Work::Work(const Description &description, std::shared_ptr<Runner> runner, Tensors inputs, Tensors outputs, std::function<void()> body)
-    : c10d::Work(description.rank, description.type, description.title, inputs),
+    : c10d::Work(description.rank, description.type, description.title, inputs.empty() ? outputs : inputs), // for the profiler
       description_(description),
       runner_(std::move(runner)),
       inputs_(std::move(inputs)),
