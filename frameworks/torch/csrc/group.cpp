@@ -115,7 +115,7 @@ WorkPointer Group::barrier(const c10d::BarrierOptions &options)
 // Through the store, so that it tells who is missing even when that rank is in another collective, and the group lives on.
 void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_ranks)
 {
-    const Milliseconds limit = limit_or_default(options.timeout);
+    const Milliseconds limit = options.timeout.count() < 0 ? limit_ : options.timeout; // 0: who is not there is late
     const std::string  key   = "hocket/monitored/" + std::to_string(++barriers_), verdict = key + "/verdict";
     std::string        names;
 
@@ -129,8 +129,8 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
 
         text.assign(bytes.begin(), bytes.end());
         if (text != "passed")
-            throw_error("[Rank " + std::to_string(rank_) + "]: Rank 0 successfully reached monitoredBarrier, but received errors while waiting for "
-                        "other ranks: " + text);
+            throw_error("Rank " + std::to_string(rank_) + " successfully reached monitoredBarrier, but received errors while waiting for send/recv "
+                        "from rank 0: " + text);
         return;
     }
     for (int r : absent({party_.store, 0, size_, party_.name, limit}, key)) {
@@ -138,9 +138,11 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
         if (!wait_all_ranks)
             break;
     }
-    const std::string text = names.empty() ? "passed"
-                                           : (wait_all_ranks ? "Ranks " : "Rank ") + names + " failed to pass monitoredBarrier in " +
-                                                 std::to_string(limit.count()) + " ms";
+    std::string text = "passed";
+
+    if (!names.empty())
+        text = (limit.count() ? "" : "Rank 0 timed out in monitoredBarrier: ") + std::string(wait_all_ranks ? "Ranks " : "Rank ") + names +
+               " failed to pass monitoredBarrier in " + std::to_string(limit.count()) + " ms";
 
     party_.store->set(verdict, std::vector<uint8_t>(text.begin(), text.end()));
     if (!names.empty())

@@ -77,6 +77,7 @@ def one_file(path, out):
     import torch
     import torch.multiprocessing
     import torch.testing._internal.common_distributed as common
+    import torch.testing._internal.common_utils as utils
     import hocket.torch  # noqa: F401
     torch.set_num_threads(1)
     fork = torch.multiprocessing.get_context("fork").Process
@@ -87,6 +88,8 @@ def one_file(path, out):
     except ImportError:  # old versions
         pass
     common.TIMEOUT_DEFAULT = int(os.environ.get("TEST_SECONDS", "100"))
+    if hasattr(utils, "check_test_defined_in_running_script"):  # this one runs them
+        utils.check_test_defined_in_running_script = lambda test: None
     name = pathlib.Path(path).stem
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
