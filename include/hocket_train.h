@@ -467,10 +467,12 @@ typedef struct {
     int                  threads; /* that measure and update, the caller included; 0: 1, at most 64 */
     hkt_ledger_t        *host;    /* HKT_TIER_HOST */
     size_t               host_cap; /* HKT_TIER_HOST: bytes; 0: no limit */
+    uint64_t             freeze;  /* 1-bit Adam: after so many steps the second moment stays, and only from there on buckets.codec is
+                                   * used, which then rounds in units of its root; 0: AdamW. Stage 0 with fp32 state in memory */
 } hkt_zero_config_t;
 #define HKT_ZERO_CONFIG_INIT                                                                                            \
     { sizeof(hkt_zero_config_t), 0, HKT_FLOAT32, HKT_REDUCE_DEFAULT, HKT_BUCKETS_CONFIG_INIT, NULL, 0, false, NULL, NULL,     \
-      NULL, true, HKT_TIER_DEVICE, NULL, false, 0, 0, NULL, 0 }
+      NULL, true, HKT_TIER_DEVICE, NULL, false, 0, 0, NULL, 0, 0 }
 
 /* Collective over comm, model, embedding and tensor, all of which may be NULL (one rank) and are used by nobody else between begin
  * and step. All weights are 0 until hkt_zero_put(). A parameter flagged SHARED and COPY with the name of another one here is

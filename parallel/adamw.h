@@ -1,7 +1,7 @@
 /* adamw.h -- the loops over gradients and optimizer state that are worth vector code: the update, the exact sum of
  * squares, and the conversions around them.
  *
- * adamw_kernels.c is compiled once per instruction set; hkt_loops() picks for this processor. All of them give the same
+ * adamw_loops.c is compiled for every instruction set; hkt_loops() picks for this processor. All of them give the same
  * bits: only operations that IEEE rounds in one way, nothing contracted, and sums that are exact. */
 #ifndef PARALLEL_ADAMW_H
 #define PARALLEL_ADAMW_H
@@ -29,6 +29,8 @@ struct hkt_adamw_numbers {
 struct hkt_loops {
     const char *name;
     void (*adamw)(const struct hkt_adamw_numbers *a, const hkt_adamw_state_t *state, size_t count);
+    /* The same with a second moment that stays as it is. */
+    void (*frozen)(const struct hkt_adamw_numbers *a, const hkt_adamw_state_t *state, size_t count);
     /* sum += squares of x; returns the index of the first number that is not finite (sum is then of no use), or count.
      */
     size_t (*squares)(struct hkt_exact *sum, const float *x, size_t count);

@@ -27,6 +27,20 @@ ISA_BODY void adamw(const struct hkt_adamw_numbers *a, const hkt_adamw_state_t *
     }
 }
 
+ISA_BODY void frozen(const struct hkt_adamw_numbers *a, const hkt_adamw_state_t *state, size_t count)
+{
+    const struct hkt_adamw_numbers k = *a;
+    float *restrict weight = state->weight, *restrict m = state->moment1;
+    const float *restrict v = state->moment2, *restrict gradient = state->gradient;
+
+    for (size_t i = 0; i < count; i++) {
+        const float first = k.beta1 * m[i] + k.rest1 * (gradient[i] * k.scale);
+
+        m[i]      = first;
+        weight[i] = weight[i] * k.shrink - k.length * (first / (sqrtf(v[i]) * k.root + k.epsilon));
+    }
+}
+
 ISA_BODY uint32_t bits_of(float x)
 {
     uint32_t u;
@@ -180,6 +194,10 @@ ISA_BODY void narrow_fp16(uint16_t *restrict to, const float *restrict x, size_t
     {                                                                                                                  \
         adamw(a, state, count);                                                                                        \
     }                                                                                                                  \
+    target static void frozen_##isa(const struct hkt_adamw_numbers *a, const hkt_adamw_state_t *state, size_t count)   \
+    {                                                                                                                  \
+        frozen(a, state, count);                                                                                       \
+    }                                                                                                                  \
     target static size_t squares_##isa(struct hkt_exact *sum, const float *x, size_t count)                            \
     {                                                                                                                  \
         return squares(sum, x, count);                                                                                 \
@@ -210,6 +228,7 @@ ISA_BODY void narrow_fp16(uint16_t *restrict to, const float *restrict x, size_t
     }                                                                                                                  \
     static const struct hkt_loops loops_##isa = {#isa,                                                                 \
                                                  adamw_##isa,                                                          \
+                                                 frozen_##isa,                                                         \
                                                  squares_##isa,                                                        \
                                                  add_##isa,                                                            \
                                                  scale_##isa,                                                          \

@@ -6,6 +6,7 @@
  * to the sums; so the sums may be shards only, and the buffers are few. */
 #include <parallel/agree.h>
 #include <parallel/bucket.h>
+#include <parallel/compress.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,18 @@ static int make_compressors(hkt_buckets_t *b)
     for (int i = 0; b->config.codec && b->ranks > 1 && i < b->flat.buckets; i++) {
         c.seed = mix(b->config.seed, (uint64_t)i);
         TRY(hkt_compressor_create(&b->bucket[i].compressor, b->flat.cut[i].count, &c, b->comm, b->ledger));
+    }
+    return HKT_OK;
+}
+
+int hkt_bucket_code(hkt_buckets_t *b, bool use, const float *unit)
+{
+    b->plain = !use;
+    for (int i = 0; i < b->flat.buckets && b->bucket[i].compressor; i++) {
+        const int same = b->flat.cut[i].same; /* a copy lies as its original does */
+
+        TRY(compress_in_units(b->bucket[i].compressor,
+                              unit ? unit + b->flat.cut[same < 0 ? i : same].first : NULL));
     }
     return HKT_OK;
 }

@@ -37,6 +37,7 @@ struct hkt_buckets {
     int                  ranks, rank;
     size_t               size; /* bytes of an element */
 
+    bool               plain;    /* the codec is not used for now */
     void              *gradient; /* sums: the whole space, or (each && sharded) this rank's pieces side by side */
     struct hkt_bucket *bucket;
     _Atomic uint32_t  *announced; /* per parameter: micro-batches of this step */
@@ -68,6 +69,9 @@ void   hkt_bucket_expect(hkt_buckets_t *buckets);      /* counts announcements f
 int    hkt_bucket_settle(hkt_buckets_t *buckets);      /* waits for the stream */
 int    hkt_bucket_add_staging(hkt_buckets_t *buckets); /* one more; the lock is held or nobody else is there yet */
 double hkt_bucket_clock(void);
+
+/* bucket.c: whether the codec is used, and in which units (compress.h; of the space of all buckets; NULL: none). Not in a step. */
+int hkt_bucket_code(hkt_buckets_t *buckets, bool use, const float *unit);
 
 /* bucket.c: a number of the names of all parameters and where they lie: the same on all ranks that have the same
  * buckets. */

@@ -43,7 +43,7 @@ static int reduce(hkt_buckets_t *b, int bucket, void *memory)
 {
     const size_t      count = b->flat.cut[bucket].count, piece = count / (size_t)b->ranks;
     void             *own        = at(memory, piece * (size_t)b->rank, b);
-    hkt_compressor_t *compressor = b->bucket[bucket].compressor;
+    hkt_compressor_t *compressor = b->plain ? NULL : b->bucket[bucket].compressor;
     const bool        average    = b->config.op == HKT_AVG;
 
     if (b->ranks == 1)

@@ -181,7 +181,10 @@ void codec_encode(uint8_t *code, float *e, const float *x, size_t count, const s
         float *lost = e ? e + at : NULL;
 
         desk.count = codec_least(CODEC_TILE, count - at);
-        codec_loops()->load(desk.x, x + at, lost, desk.count);
+        if (source->unit)
+            codec_loops()->load_units(desk.x, &(struct codec_units){x + at, source->unit + at}, lost, desk.count);
+        else
+            codec_loops()->load(desk.x, x + at, lost, desk.count);
         codec_encode_tile(code + desk.tile * bytes, lost, &desk, source);
     }
 }

@@ -58,6 +58,11 @@ struct codec_moment {
     const float *m, *v;
 };
 
+/* x, and what each of its elements is multiplied by before it is encoded; NULL: 1. */
+struct codec_units {
+    const float *x, *unit;
+};
+
 /* Everything that runs over vectors, once per instruction set, with the same bits from each. */
 struct codec_loops {
     const char                *name;
@@ -65,6 +70,9 @@ struct codec_loops {
 
     /* x = g + e (e may be NULL), zeros up to the next whole group. */
     void (*load)(float *x, const float *g, const float *e, size_t count);
+    /* The same with x = g u + e, and x /= u where u is not 0, else 0: vectors in units of their own, see compress.h. */
+    void (*load_units)(float *x, const struct codec_units *g, const float *e, size_t count);
+    void (*divide_units)(float *x, const float *u, size_t count);
     void (*add)(float *sum, const float *x, size_t count);
     void (*divide)(float *x, float divisor, size_t count);
     /* e = x - d where that is finite, else 0. */
@@ -102,6 +110,7 @@ struct codec_source {
     hkt_random_t       random;
     uint64_t           first;
     const float       *scale;
+    const float       *unit; /* of the elements, see struct codec_units; NULL: 1 */
 };
 
 static inline const struct codec *codec_of(const hkt_codec_t *codec)

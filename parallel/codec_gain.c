@@ -36,7 +36,7 @@ struct bench {
 
 static void encode_once(struct bench *b, const hkt_codec_t *codec)
 {
-    const struct codec_source source = {codec, codec_random(1, 1, 0, 0), 0, NULL};
+    const struct codec_source source = {codec, codec_random(1, 1, 0, 0), 0, NULL, NULL};
 
     codec_encode(b->code, codec_of(codec)->feedback ? b->e : NULL, b->x, PROBE, &source);
 }

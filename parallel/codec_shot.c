@@ -87,7 +87,7 @@ static void encode_piece(hkt_compressor_t *c, const float *in, const struct chun
         const size_t              begin  = (size_t)k * chunks->part + piece->begin;
         const float              *scale  = (const float *)(const void *)(c->agreed + 1) + (size_t)k * chunks->tiles;
         const struct codec_source source = {&c->codec, codec_random(c->seed, c->step, c->me, 0), begin,
-                                            shared ? scale + piece->tile : NULL};
+                                            shared ? scale + piece->tile : NULL, c->unit ? c->unit + begin : NULL};
 
         codec_encode(c->sent + piece->at + (size_t)k * piece->bytes, c->worker ? c->worker + begin : NULL, in + begin,
                      elements(piece, chunks, k, c->count), &source);
@@ -117,7 +117,7 @@ static void sum_piece(hkt_compressor_t *c, const struct request *r, const struct
     const size_t              size   = elements(piece, chunks, c->me, c->count);
     const size_t              bytes  = codec_of(&c->codec)->bound(CODEC_TILE, c->codec.value);
     uint8_t                  *code   = c->sent + piece->at + (size_t)c->me * piece->bytes;
-    const struct codec_source source = {&c->codec, codec_random(c->seed, c->step, c->me, 1), begin, NULL};
+    const struct codec_source source = {&c->codec, codec_random(c->seed, c->step, c->me, 1), begin, NULL, NULL};
     struct codec_desk         desk;
 
     desk.tile = 0;
@@ -140,9 +140,20 @@ static void sum_piece(hkt_compressor_t *c, const struct request *r, const struct
 
 static void decode_piece(hkt_compressor_t *c, float *out, const struct chunks *chunks, const struct piece *piece)
 {
-    for (int k = 0; k < c->n; k++)
-        codec_decode(out + (size_t)k * chunks->part + piece->begin, c->sent + piece->at + (size_t)k * piece->bytes,
-                     elements(piece, chunks, k, c->count), &c->codec);
+    const size_t bytes = codec_of(&c->codec)->bound(CODEC_TILE, c->codec.value);
+
+    for (int k = 0; k < c->n; k++) {
+        const size_t   begin = (size_t)k * chunks->part + piece->begin, size = elements(piece, chunks, k, c->count);
+        const uint8_t *code  = c->sent + piece->at + (size_t)k * piece->bytes;
+
+        for (size_t at = 0; at < size; at += CODEC_TILE, code += bytes) {
+            const size_t tile = codec_least(CODEC_TILE, size - at);
+
+            codec_decode(out + begin + at, code, tile, &c->codec);
+            if (c->unit)
+                c->loops->divide_units(out + begin + at, c->unit + begin + at, tile);
+        }
+    }
 }
 
 /* ---- the wire */

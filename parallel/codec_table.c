@@ -39,6 +39,24 @@ static void load(float *restrict x, const float *restrict g, const float *restri
     memset(x + count, 0, (codec_groups(count) - count) * sizeof(float));
 }
 
+static void load_units(float *restrict x, const struct codec_units *g, const float *restrict e, size_t count)
+{
+    const float *restrict from = g->x, *restrict unit = g->unit;
+
+    for (size_t i = 0; i < count; i++)
+        x[i] = from[i] * unit[i] + e[i];
+    memset(x + count, 0, (codec_groups(count) - count) * sizeof(float));
+}
+
+static void divide_units(float *restrict x, const float *restrict u, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float quotient = x[i] / u[i];
+
+        x[i] = u[i] > 0 ? quotient : 0;
+    }
+}
+
 static void add(float *restrict sum, const float *restrict x, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -136,6 +154,8 @@ const struct codec_loops        PASTE(codec_loops_, HKT_ISA) = {
            .name       = TEXT(HKT_ISA),
            .table      = table,
            .load       = load,
+           .load_units   = load_units,
+           .divide_units = divide_units,
            .add        = add,
            .divide     = divide,
            .keep       = keep,

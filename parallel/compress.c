@@ -211,9 +211,11 @@ int hkt_compressor_reduce_scatter(hkt_compressor_t *c, const float *in, float *o
 
 /* ---- making */
 
-static int take(void *memory, size_t bytes, bool shared, hkt_compressor_t *c)
+static int take(void **memory, size_t bytes, bool shared, hkt_compressor_t *c)
 {
-    return hkt_ledger_take(memory, bytes, HKT_BYTES_COMMUNICATION, shared, c->ledger);
+    TRY(hkt_ledger_take(memory, bytes, HKT_BYTES_COMMUNICATION, shared, c->ledger));
+    memset(*memory, 0, bytes); /* touched now, not in a step */
+    return HKT_OK;
 }
 
 static int take_memory(hkt_compressor_t *c, const hkt_compressor_config_t *config)
@@ -333,6 +335,17 @@ int hkt_compressor_destroy(hkt_compressor_t *c)
         return hkt_error_set(HKT_ERR_USAGE,
                              "hkt_compressor_destroy: calls are waiting on a stream; synchronize it first");
     return give_memory(c);
+}
+
+int compress_in_units(hkt_compressor_t *c, const float *unit)
+{
+    if (unit && (codec_of(&c->codec)->linear || codec_of(&c->codec)->measure || !c->feedback))
+        return hkt_error_set(HKT_ERR_UNSUPPORTED,
+                             "the codec %s does not round in units of its elements; onebit, int4, int8, fp8 and topk do, with "
+                             "feedback",
+                             codec_of(&c->codec)->name);
+    c->unit = unit;
+    return HKT_OK;
 }
 
 /* ---- looking at it */

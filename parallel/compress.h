@@ -63,6 +63,7 @@ struct hkt_compressor {
     int                       n, me;
     size_t                    count;
     bool                      feedback;
+    const float              *unit; /* of every element: what is rounded are multiples of it; NULL: 1 */
     uint64_t                  seed, step; /* step: successful calls so far */
 
     struct chunks   whole;          /* of an all-reduce */
@@ -82,6 +83,11 @@ struct hkt_compressor {
 
 /* What hkt_compressor_load() would say, without loading (codec_state.c). */
 int compress_check_state(hkt_compressor_t *c, const void *state, size_t bytes);
+
+/* From now on element i is multiplied by unit[i] before it is encoded and divided after it was decoded: what is rounded,
+ * and what the feedback holds, is in those units. Where a unit is 0 the result is 0. The units are the same on all ranks
+ * and stay the caller's; a codec with feedback that is not linear; only for all-reduces. */
+int compress_in_units(hkt_compressor_t *c, const float *unit);
 
 /* Moves the clock: what passed since the last move was coding, or waiting for the wire, which worked for that long or
  * for `wire_s`. */

@@ -76,6 +76,7 @@ libhocket_train_la_SOURCES = \
 	parallel/touch.c \
 	parallel/zero.c \
 	parallel/zero.h \
+	parallel/zero_freeze.c \
 	parallel/zero_gather.c \
 	parallel/zero_norm.c \
 	parallel/zero_state.c \

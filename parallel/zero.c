@@ -221,11 +221,16 @@ static int agree(const hkt_zero_t *z, int rc)
 static int take_memory(hkt_zero_t *z, int count)
 {
     TRY(check_tier(z));
+    TRY(hkt_zero_check_freeze(z));
     TRY(make_groups(z, count));
     TRY(make_tiles(z));
     TRY(hkt_ledger_take(&z->weight, (z->part ? z->own : z->flat->main) * z->wsize, HKT_BYTES_PARAMETER, true,
                         z->ledger));
     TRY(make_state(z));
+    if (z->config.freeze) {
+        TRY(take(&z->unit, z->own, z->ledger));
+        memset(z->unit, 0, z->own * sizeof *z->unit); /* touched now, not in the step that freezes */
+    }
     TRY(hkt_zero_make_team(z));
     return make_replicated(z);
 }
@@ -281,6 +286,7 @@ int hkt_zero_destroy(hkt_zero_t *z)
             (void)hkt_ledger_give(z->state[kind], z->ledger);
     (void)hkt_offload_free(z->offload);
     (void)hkt_ledger_give(z->weight, z->ledger);
+    (void)hkt_ledger_give(z->unit, z->ledger);
     (void)hkt_ledger_give(z->replicated, z->ledger);
     free(z->tiles);
     free(z->order);
@@ -296,7 +302,10 @@ static int absent(const char *call)
 
 int hkt_zero_begin(hkt_zero_t *z, int micro_batches)
 {
-    return z ? hkt_buckets_begin(z->buckets, micro_batches) : absent("hkt_zero_begin");
+    if (!z)
+        return absent("hkt_zero_begin");
+    TRY(hkt_zero_freeze(z));
+    return hkt_buckets_begin(z->buckets, micro_batches);
 }
 
 int hkt_zero_gradient(void **gradient, int parameter, hkt_zero_t *z)
@@ -335,7 +344,8 @@ int hkt_zero_set_steps(hkt_zero_t *z, uint64_t steps)
 {
     if (!z)
         return absent("hkt_zero_set_steps");
-    z->steps = steps;
+    z->steps  = steps;
+    z->frozen = false;
     return HKT_OK;
 }
 

@@ -3,7 +3,8 @@
  * Everything lies in the space of all buckets (bucket_layout.h), without the copies at its end. What a rank owns of a
  * bucket, its "own run", is the whole bucket in stage 0 and its piece in the others; own runs side by side are the "own
  * space", in which optimizer state lies. Files: zero.c makes it, zero_gather.c hands out weights, zero_norm.c finishes
- * gradients, zero_step.c updates, zero_team.c has the threads for both, zero_state.c is for checkpoints. */
+ * gradients, zero_step.c updates, zero_freeze.c makes it
+ * 1-bit Adam, zero_team.c has the threads for both, zero_state.c is for checkpoints. */
 #ifndef PARALLEL_ZERO_H
 #define PARALLEL_ZERO_H
 
@@ -54,6 +55,8 @@ struct hkt_zero {
     float              *replicated; /* staging for the sum over config.tensor */
     size_t              n_replicated;
     uint64_t            steps;
+    float              *unit;   /* 1-bit Adam: in what gradients are rounded; the whole space, as stage is 0 */
+    bool                frozen; /* the second moment stays, and unit is made of it */
 
     hkt_stream_t      *stream; /* of gathers; NULL: one rank */
     _Atomic int        error;  /* of a gather */
@@ -98,6 +101,10 @@ int hkt_zero_prefetch_first(hkt_zero_t *zero); /* stage 3: the group with which 
 /* zero_norm.c: copies, embeddings and tensor-parallel sums; then the norm. */
 int hkt_zero_complete(hkt_zero_t *zero);
 int hkt_zero_norm(double *norm, hkt_overflow_t *overflow, hkt_zero_t *zero);
+
+/* zero_freeze.c: before a step's gradients come. */
+int hkt_zero_check_freeze(const hkt_zero_t *zero);
+int hkt_zero_freeze(hkt_zero_t *zero);
 
 /* zero_state.c: weights from masters, on this rank. */
 int hkt_zero_make_weights(hkt_zero_t *zero);

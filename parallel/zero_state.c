@@ -156,6 +156,7 @@ int hkt_zero_loaded(hkt_zero_t *z)
     if (!z)
         return hkt_error_set(HKT_ERR_ARGUMENT, "hkt_zero_loaded: the handle is NULL");
     TRY(hkt_zero_forget(z));
+    z->frozen = false;
     if (z->config.stage == 0 && z->ranks > 1)
         TRY(share(z));
     if (z->offload)

@@ -30,7 +30,7 @@ static void update_run(const struct update *u, const struct run *r, bool decays)
 
     if (type == HKT_FLOAT32 && !r->weight) {
         const hkt_adamw_state_t state = {r->master, r->m, r->v, (const float *)(const void *)r->gradient};
-        hkt_loops()->adamw(&u->numbers[decays], &state, r->count);
+        (z->frozen ? hkt_loops()->frozen : hkt_loops()->adamw)(&u->numbers[decays], &state, r->count);
         return;
     }
     for (size_t i = 0; i < r->count; i += HKT_LOOP_BLOCK) {
@@ -113,8 +113,11 @@ static int update(hkt_zero_t *z, const hkt_adamw_t *options, double scale)
     struct update u = {.zero = z, .bucket = z->flat->buckets - 1};
 
     z->steps++;
-    for (int decays = 0; decays < 2; decays++)
+    for (int decays = 0; decays < 2; decays++) {
         u.numbers[decays] = hkt_adamw_numbers(options, z->steps, (float)scale, decays);
+        if (z->frozen) /* what stays is the second moment of that step */
+            u.numbers[decays].root = hkt_adamw_numbers(options, z->config.freeze, 1, decays).root;
+    }
     if (z->offload) {
         TRY(hkt_offload_pass(z->offload, &(struct hkt_pass){z->tiles, z->n_tiles, true, z->steps, offloaded_tile, &u}));
         TRY(gather_done(&u)); /* nothing is left of the pass before */

@@ -237,8 +237,8 @@ endif
 
 TRAIN_LIBS = tests/libharness.la libhocket-train.la libhocket.la $(CHECK_LIBS) -lm
 if HAVE_CHECK
-ZERO_SUITES = tests/test_bucket tests/test_bucket_calls tests/test_scaler tests/test_zero tests/test_zero_layouts tests/test_zero_numbers \
-	tests/test_zero_offload
+ZERO_SUITES = tests/test_bucket tests/test_bucket_calls tests/test_scaler tests/test_zero tests/test_zero_freeze tests/test_zero_layouts \
+	tests/test_zero_numbers tests/test_zero_offload
 check_PROGRAMS += $(ZERO_SUITES)
 TESTS += $(ZERO_SUITES)
 tests_test_bucket_SOURCES = tests/test_bucket.c tests/bucket_model.c tests/bucket_model.h
@@ -252,6 +252,9 @@ tests_test_scaler_LDADD = $(TRAIN_LIBS)
 tests_test_zero_SOURCES = tests/test_zero.c tests/zero_model.c tests/zero_model.h
 tests_test_zero_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_zero_LDADD = $(TRAIN_LIBS)
+tests_test_zero_freeze_SOURCES = tests/test_zero_freeze.c tests/zero_model.c tests/zero_model.h
+tests_test_zero_freeze_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_test_zero_freeze_LDADD = $(TRAIN_LIBS)
 tests_test_zero_layouts_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_zero_layouts_LDADD = $(TRAIN_LIBS)
 tests_test_zero_numbers_SOURCES = tests/test_zero_numbers.c parallel/adamw.c parallel/adamw.h parallel/adamw_loops.c parallel/isa.h

@@ -133,7 +133,7 @@ train 2 again --fp16 --load "$scratch/fp16" --initial-loss-scale 16777216 --hyst
 tail -n 10 "$scratch/other" | cmp - "$scratch/again" || fail "10 + 10 steps in fp16 are not 20"
 
 # What a codec keeps of the gradients is saved: the same layout goes on with the same bits, another one begins without errors and says so.
-for codec in "int8 --zero-stage 2" onebit; do
+for codec in "int8 --zero-stage 2" "onebit:block=128 --optimizer onebit-adam --freeze-step 5" onebit; do
     # shellcheck disable=SC2086
     set -- --codec $codec
     train 2 other "$@"

@@ -88,6 +88,8 @@ void toy_make(struct toy *t, struct rank *me, const struct way *w, hkt_ledger_t 
     c.resume              = w->resume;
     c.tile                = w->tile;
     c.threads             = w->threads;
+    c.freeze              = w->freeze;
+    c.buckets.codec       = w->freeze ? "onebit:block=64" : NULL;
     expect_ok(hkt_zero_create(&t->zero, t->parameter, TOYS, me->comm, &c, ledger));
     if (w->resume)
         return;

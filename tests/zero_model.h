@@ -22,6 +22,7 @@ struct way {
     int               live, micro_batches; /* 0: 3 */
     size_t            tile;
     int               threads;
+    uint64_t          freeze; /* 1-bit Adam */
 };
 
 struct toy {

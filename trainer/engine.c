@@ -129,6 +129,9 @@ static void check(struct engine *e)
           refuse(s->gated && s->bitwise,
                  "--swiglu and --bitwise-layouts exclude each other: gates are divided in halves, which no slice is"));
     holds(&b, refuse(s->codec && (s->bitwise || s->fp16), "--codec goes with neither --bitwise-layouts nor --fp16"));
+    holds(&b, refuse(s->optimizer == 1 && (s->zero > 0 || s->tier > 0),
+                     "--optimizer onebit-adam needs --zero-stage 0 and --optimizer-tier device: every rank encodes with the "
+                     "second moment of the whole model"));
     holds(&b, refuse(options.slices > 0 && options.slices % s->tp != 0,
                      "--bitwise-layouts sums in at most 8 slices, a power of two that divides heads, MLP size and "
                      "vocabulary, and the tensor-parallel size must divide their number"));
@@ -307,7 +310,8 @@ static void make_optimizer(struct engine *e)
     c.host                = e->host;
     c.threads             = crew_size();
     snprintf(path, sizeof(path), "%s.%d", s->tier_path ? s->tier_path : "", e->rank);
-    c.path = path;
+    c.path   = path;
+    c.freeze = e->dp_cp ? (uint64_t)s->freeze : 0;
     need(hkt_zero_create(&e->zero, e->parameter, e->parameters, e->dp_cp, &c, e->ledger), "making the optimizer");
     find_originals(e);
 }

@@ -103,6 +103,12 @@ static void check(struct settings *s, const struct flags *flags)
             "--rampup-batch-size %s: three positive numbers as 4,4,1000 are expected; in steps of the second, the "
             "first must reach --global-batch-size %ld",
             s->rampup, s->global_batch);
+    if (s->freeze && s->optimizer == 0)
+        flags_fail(flags, "--freeze-step needs --optimizer onebit-adam");
+    if (s->optimizer == 1 && !s->freeze)
+        s->freeze = s->iterations >= 3 ? s->iterations / 3 : 1;
+    if (s->optimizer == 1 && !s->codec)
+        s->codec = "onebit:block=128";
     if (!s->mlp && s->gated) /* Megatron-LM's rule: as many weights as without gates */
         s->mlp = s->width < 24 ? 64 : 4 * s->width * 2 / 3 / 64 * 64;
     if (!s->mlp)

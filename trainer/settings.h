@@ -96,6 +96,10 @@
     X(WORD, int, decay_style, "lr-decay-style", 0, 0, 0, "cosine|linear|constant", "How it falls.")                    \
     X(INTEGER, long, decay_steps, "lr-decay-iters", 0, 0, 1e9, "steps", "Until when; 0: --train-iters.")               \
     X(INTEGER, long, warmup, "lr-warmup-iters", 50, 0, 1e9, "steps", "Steps in which the rate rises to --lr.")         \
+    X(WORD, int, optimizer, "optimizer", 0, 0, 0, "adam|onebit-adam",                                                  \
+      "AdamW; or 1-bit Adam, which sends gradients in the code onebit:block=128 (or --codec) once the second moment has settled.") \
+    X(INTEGER, long, freeze, "freeze-step", 0, 0, 1e9, "steps",                                                        \
+      "With onebit-adam: steps of AdamW before that; 0: a third of --train-iters.")                                    \
     X(NUMBER, double, decay, "weight-decay", 0.1, 0, 10, "number",                                                     \
       "AdamW's decay of matrices; vectors are not decayed.")                                                           \
     X(NUMBER, double, beta1, "adam-beta1", 0.9, 0, 0.999999, "number", "Decay of the first moment.")                   \
