@@ -87,7 +87,7 @@ static int landed_below(void *arg, const struct hkt_head *head)
 /* What has come before that is looked at. */
 static void drain(struct hkt_channel *c)
 {
-    while (c->queues && verbs_poll(c->device))
+    for (int i = 0; i < 64 && c->queues && verbs_poll(c->device); i++)
         ;
 }
 
@@ -299,8 +299,7 @@ static void close_channel(struct hkt_channel *c)
     *at = c->next;
     if (c->tcp)
         verbs_tcp()->close(c->tcp);
-    if (c->lent)
-        c->device->lent -= c->lent;
+    verbs_return(c);
     hkt_free(c);
 }
 

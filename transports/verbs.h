@@ -28,6 +28,7 @@ enum {
     VERBS_REQUESTS = 16,    /* that a device gets at a time */
     VERBS_INLINE   = 320,   /* bytes that are asked to fit into a work request */
     VERBS_WINDOW   = 64,    /* frames that may be under way to a process before it has said that it is ready for more */
+    VERBS_LENT     = VERBS_WINDOW + VERBS_WINDOW / 8, /* buffers for those, and for what is said about buffers */
     VERBS_BUFFERS  = 2048,  /* to receive into, of a device, at most */
     VERBS_SLOTS    = 512,   /* to send from, of the process, at most */
     VERBS_MESSAGES = 16,    /* whose memory is being read by the device, of a channel */
@@ -215,7 +216,7 @@ struct hkt_channel {
     struct verbs_queue  *queue[VERBS_QUEUES];
     int                  queues, turn;
     int                  mine;      /* end */
-    int                  lent;      /* receive buffers of the device */
+    struct verbs_device *lender;    /* whose receive buffers count for this channel */
     uint16_t             window;    /* that the other side grants */
     uint32_t             spent, returned, consumed, consumed_told;
 
@@ -258,6 +259,7 @@ void verbs_delist(struct verbs_queue *q);
 struct verbs_landing *verbs_landing_at(struct verbs_landing *table, uint32_t pair, uint32_t lane, uint32_t number);
 
 /* ---- verbs_join.c */
+void verbs_return(struct hkt_channel *c);                      /* its receive buffers are for others again */
 void verbs_greet(struct hkt_channel *c);                       /* the first word */
 void verbs_break(struct hkt_channel *c, bool failed);          /* the path ends here */
 void verbs_shut(struct hkt_channel *c);                        /* all that belongs to a path is freed, what was under way is forgotten */

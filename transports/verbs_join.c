@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 1, RETRIES = 3, RNR_TIMER = 6 /* 0.08 ms until a frame for which there was no buffer is tried again */ };
+enum { VERSION = 1, RETRIES = 3, DRAINS = 64 /* looks at a queue that others fill too */, RNR_TIMER = 6 /* 0.08 ms until a frame for which there was no buffer is tried again */ };
 
 struct pair {
     uint32_t fitness;
@@ -136,6 +136,13 @@ static bool make_room(struct verbs_device *d, int queues)
     return true;
 }
 
+void verbs_return(struct hkt_channel *c)
+{
+    if (c->lender)
+        c->lender->lent -= VERBS_LENT;
+    c->lender = NULL;
+}
+
 /* This side's half of a path from one of its ends. */
 static bool make_path(struct hkt_channel *c, int mine, int queues)
 {
@@ -143,9 +150,14 @@ static bool make_path(struct hkt_channel *c, int mine, int queues)
 
     c->device = &verbs_devices[e->device];
     c->mine   = mine;
+    c->breaks = 0;
     c->spent = c->returned = c->consumed = c->consumed_told = 0;
-    if (!c->lent && verbs_lend(c->device, VERBS_WINDOW + VERBS_WINDOW / 8) == 0)
-        c->lent = VERBS_WINDOW;
+    if (c->lender != c->device) {
+        verbs_return(c);
+        c->lender = c->device;
+        if (verbs_lend(c->device, VERBS_LENT)) /* then it shares those of others */
+            hkt_log(HKT_LOG_WARN, "verbs: %s", hkt_last_error());
+    }
     if (!make_room(c->device, queues))
         return false;
     for (c->queues = 0; c->queues < queues; c->queues++) {
@@ -368,7 +380,7 @@ void verbs_break(struct hkt_channel *c, bool failed)
     if (c->state != VERBS_IS_UP && c->state != VERBS_JOINS)
         return;
     stop_queues(c);
-    while (verbs_poll(c->device)) /* what has come is looked at before it is counted */
+    for (int i = 0; i < DRAINS && verbs_poll(c->device); i++) /* what has come is looked at before it is counted */
         ;
     if (c->state == VERBS_IS_LOST)
         return;
