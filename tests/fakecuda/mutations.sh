@@ -82,7 +82,7 @@ move.h|fused 3|fold_elements<E, Op, scales>(j, tail, n);|(void)tail;|drops the e
 move.h|fused 3|fold_elements<E, Op, scales>(j, 0, head);|(void)head;|drops the elements before the first pack
 fold.h|fused 3|width < most; width *= 2)|width < most / 2; width *= 2)|leaves the last level of the tree out
 low.h|pipelined 3|((epoch & 1) * HKT_SEGMENT_FAN|(0 * HKT_SEGMENT_FAN|has one bank
-low.h|low 4|(v.word[1] != epoch || v.word[3] != epoch)|v.word[1] != epoch|looks at one flag of two
+low.h|low 4|v.word[3] != epoch|v.word[1] != epoch|looks at one flag of two
 low.h|low 4|store<uint32_t>(low_epoch_of(a), epoch);|(void)0;|leaves the epoch where it is
 low.h|pipelined 3|return epoch == UINT32_MAX ? 2 : epoch + 1;|return epoch == UINT32_MAX ? 2 : epoch + 2;|uses one bank only
 low.h|low 4|if ((uint32_t)r == a.rank) {|if (r == 0) {|takes rank 0 for itself
