@@ -118,17 +118,23 @@ int hkt_arena_open(struct hkt_arena *arena, size_t size, int fd, const CUipcMemH
     return error ? hkt_cuda_fail(error, "mapping a peer's device memory") : 0;
 }
 
-int hkt_arena_admit(const struct hkt_arena *arena, CUcontext owner)
+int hkt_arena_admit(struct hkt_arena *arena, const struct hkt_arena *of, CUcontext owner)
 {
-    CUcontext here = NULL;
-    CUdevice  device;
-    CUresult  error;
+    CUmemGenericAllocationHandle vmm;
+    CUcontext                    here = NULL;
+    CUdevice                     device;
+    CUresult                     error;
 
+    *arena = *of;
     HKT_TRY(device_now(&device));
+    if (of->vmm) {
+        HKT_CUDA_TRY(cuMemRetainAllocationHandle(&vmm, (void *)(uintptr_t)of->base));
+        error = map(arena, vmm, device);
+        hkt_cuda()->cuMemRelease(vmm);
+        return error ? hkt_cuda_fail(error, "mapping the device memory of another rank of this process") : 0;
+    }
     HKT_CUDA_TRY(cuCtxGetCurrent(&here));
-    if (here == owner)
-        return 0;
-    error = arena->vmm ? allow(arena->base, arena->size, device) : hkt_cuda()->cuCtxEnablePeerAccess(owner, 0);
+    error = here == owner ? CUDA_SUCCESS : hkt_cuda()->cuCtxEnablePeerAccess(owner, 0);
     return error && error != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? hkt_cuda_fail(error, "reaching another GPU's memory") : 0;
 }
 

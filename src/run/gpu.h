@@ -61,6 +61,7 @@ struct hkt_gpu {
 
     struct hkt_arena      arena[HKT_GPU_RANKS];  /* as mapped here */
     bool                  opened[HKT_GPU_RANKS]; /* to be closed here */
+    bool                  lent; /* ranks of this process use the same mapping of it */
     struct hkt_gpu_words *words[HKT_GPU_RANKS];  /* of every rank */
     CUdeviceptr           words_at[HKT_GPU_RANKS];
     void                 *registered; /* host memory registered with the driver; NULL: another rank of the process did */

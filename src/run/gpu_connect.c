@@ -207,8 +207,12 @@ static int open_peer(struct meeting *m, int r)
     if (r == g->comm->rank)
         return 0;
     if (same_process(m, r)) {
-        g->arena[r] = (struct hkt_arena){h->base, h->size, h->vmm, false};
-        return hkt_arena_admit(&g->arena[r], (CUcontext)(uintptr_t)h->context);
+        const struct hkt_arena theirs = {h->base, h->size, h->vmm, false};
+
+        rc = hkt_arena_admit(&g->arena[r], &theirs, (CUcontext)(uintptr_t)h->context);
+        g->opened[r] = !rc && h->vmm;
+        g->lent      = !h->vmm;
+        return rc;
     }
     if (h->vmm) {
         fd = hkt_handed(g->comm->peer[r].process, h->handed[g->comm->rank]);
@@ -259,7 +263,7 @@ static void release(struct hkt_gpu *g)
         hkt_gpu_unwatch(g);
     if (g->context && !hkt_cuda_enter(g->context)) {
         for (int r = 0; r < g->comm->size; r++)
-            if (g->opened[r])
+            if (g->opened[r] && !(r == g->comm->rank && g->lent && hkt_communicator_state(g->comm))) /* kernels of others may still be there */
                 hkt_arena_close(&g->arena[r]);
         if (g->registered)
             hkt_cuda()->cuMemHostUnregister(g->registered);
