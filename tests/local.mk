@@ -401,6 +401,8 @@ if HAVE_CHECK
 DEVICE_SUITES = tests/test_device
 check_PROGRAMS += $(DEVICE_SUITES)
 TESTS += $(DEVICE_SUITES)
+dist_check_SCRIPTS += tests/mutate-device.sh
+TESTS += tests/mutate-device.sh
 tests_test_device_SOURCES = tests/test_device.c tests/gpu.c tests/gpu.h
 tests_test_device_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_test_device_LDADD = $(CORE_LIBS)
