@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST = HKT_SEGMENT_FAN, ELEMENTS = 3000, LOW_ELEMENTS = 700 };
+enum { MOST = HKT_SEGMENT_FAN, ELEMENTS = 3000, LOW_ELEMENTS = 700, GUARD = 16, UNTOUCHED = 0x5a };
 
 static struct rank {
     CUstream    stream;
@@ -97,21 +97,24 @@ static void copy_in(int r, hkt_type_t type, size_t count)
 
     any_elements(ranks[r].host, type, count, true);
     OK(cuMemcpyAsync(ranks[r].in, (uintptr_t)ranks[r].host, bytes, ranks[r].stream));
+    OK(cuMemsetD8Async(ranks[r].out, UNTOUCHED, bytes + GUARD, ranks[r].stream));
 }
 
 static void copy_back(int r, size_t bytes)
 {
-    OK(cuMemcpyAsync((uintptr_t)ranks[r].host + ELEMENTS * 8, ranks[r].out, bytes, ranks[r].stream));
+    OK(cuMemcpyAsync((uintptr_t)ranks[r].host + ELEMENTS * 8, ranks[r].out, bytes + GUARD, ranks[r].stream));
 }
 
 static void check_all(const char *what, hkt_type_t type, hkt_op_t op, size_t count)
 {
-    static char want[ELEMENTS * 8];
+    static char  want[ELEMENTS * 8 + GUARD];
+    const size_t bytes = count * hkt_type_size(type);
 
     expect(want, type, op, count);
+    memset(want + bytes, UNTOUCHED, GUARD);
     for (int r = 0; r < nranks; r++) {
         OK(cuStreamSynchronize(ranks[r].stream));
-        if (memcmp(ranks[r].host + ELEMENTS * 8, want, count * hkt_type_size(type))) {
+        if (memcmp(ranks[r].host + ELEMENTS * 8, want, bytes + GUARD)) {
             fprintf(stderr, "%s, %d ranks, %s, %s, %zu elements: rank %d has something else\n", what, nranks, hkt_type_name(type), hkt_op_name(op),
                     count, r);
             exit(1);
