@@ -106,7 +106,7 @@ static void check(struct settings *s, const struct flags *flags)
     if (s->freeze && s->optimizer == 0)
         flags_fail(flags, "--freeze-step needs --optimizer onebit-adam");
     if (s->optimizer == 1 && !s->freeze)
-        s->freeze = s->iterations >= 3 ? s->iterations / 3 : 1;
+        s->freeze = s->iterations >= 2 ? s->iterations / 2 : 1;
     if (s->optimizer == 1 && !s->codec)
         s->codec = "onebit:block=128";
     if (!s->mlp && s->gated) /* Megatron-LM's rule: as many weights as without gates */

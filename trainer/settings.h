@@ -99,7 +99,7 @@
     X(WORD, int, optimizer, "optimizer", 0, 0, 0, "adam|onebit-adam",                                                  \
       "AdamW; or 1-bit Adam, which sends gradients in the code onebit:block=128 (or --codec) once the second moment has settled.") \
     X(INTEGER, long, freeze, "freeze-step", 0, 0, 1e9, "steps",                                                        \
-      "With onebit-adam: steps of AdamW before that; 0: a third of --train-iters.")                                    \
+      "With onebit-adam: steps of AdamW before that; 0: half of --train-iters.")                                    \
     X(NUMBER, double, decay, "weight-decay", 0.1, 0, 10, "number",                                                     \
       "AdamW's decay of matrices; vectors are not decayed.")                                                           \
     X(NUMBER, double, beta1, "adam-beta1", 0.9, 0, 0.999999, "number", "Decay of the first moment.")                   \
