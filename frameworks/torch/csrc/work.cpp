@@ -84,6 +84,8 @@ void Work::complete(std::exception_ptr error)
         fulfil(*future, outputs_, error);
         lock.lock();
     }
+    if (recordFunctionEndCallback_) // before anybody knows: who waits may end the profiler next
+        recordFunctionEndCallback_();
     body.swap(body_);
     inputs.swap(inputs_);
     completed_ = true;
@@ -94,8 +96,6 @@ void Work::complete(std::exception_ptr error)
     if (late && late != future)
         fulfil(*late, outputs_, error);
     cv_.notify_all();
-    if (recordFunctionEndCallback_)
-        recordFunctionEndCallback_();
 }
 
 bool Work::wait(Milliseconds timeout)
