@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "expression.h"
+#include "order.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -497,8 +498,32 @@ static bool sent_as_promised(const struct hkt_algorithm *a, struct hkt_shape sh,
     return true;
 }
 
-const char *hkt_verify(const struct hkt_algorithm *a, const struct hkt_shape *shape, int depth,
-                       struct hkt_verify_result *result)
+/* Which group each rank is in; NULL: there are none, or there is no memory. */
+static int *groups_of(const struct hkt_shape *shape)
+{
+    int *group = shape->ngroups > 1 ? hkt_alloc((size_t)shape->size * sizeof(*group)) : NULL;
+
+    for (int g = 0; group && g < shape->ngroups; g++)
+        for (int r = shape->group_start[g]; r < shape->group_start[g + 1]; r++)
+            group[shape->label ? shape->label[r] : r] = g;
+    return group;
+}
+
+static int order(struct hkt_schedule *schedule, const struct hkt_shape *shape)
+{
+    struct hkt_schedule **all   = hkt_alloc((size_t)shape->size * sizeof(struct hkt_schedule *));
+    int                  *group = groups_of(shape), rc = HKT_ERR_MEMORY;
+
+    for (int r = 0; all && r < shape->size; r++)
+        all[r] = &schedule[r];
+    if (all)
+        rc = hkt_order_steps(all, shape, group);
+    hkt_free(group);
+    hkt_free(all);
+    return rc;
+}
+
+static const char *verify(const struct hkt_algorithm *a, const struct hkt_shape *shape, int depth, bool ordered, struct hkt_verify_result *result)
 {
     struct hkt_schedule *schedule = hkt_alloc((size_t)shape->size * sizeof(*schedule));
     const char          *why;
@@ -506,7 +531,7 @@ const char *hkt_verify(const struct hkt_algorithm *a, const struct hkt_shape *sh
     memset(result, 0, sizeof(*result));
     snprintf(result->why, sizeof(result->why), "out of memory");
     why = result->why;
-    if (schedule && build_all(a, *shape, schedule, result))
+    if (schedule && build_all(a, *shape, schedule, result) && !(ordered && order(schedule, shape)))
         why = hkt_verify_schedules(schedule, shape, depth, result);
     if (!why && !result->canonical && hkt_algorithm_canonical(a, shape)) {
         snprintf(result->why, sizeof(result->why), "the sum is not the canonical tree, which is promised");
@@ -518,4 +543,14 @@ const char *hkt_verify(const struct hkt_algorithm *a, const struct hkt_shape *sh
         hkt_schedule_free(&schedule[r]);
     hkt_free(schedule);
     return why;
+}
+
+const char *hkt_verify(const struct hkt_algorithm *a, const struct hkt_shape *shape, int depth, struct hkt_verify_result *result)
+{
+    return verify(a, shape, depth, false, result);
+}
+
+const char *hkt_verify_ordered(const struct hkt_algorithm *a, const struct hkt_shape *shape, struct hkt_verify_result *result)
+{
+    return verify(a, shape, HKT_ORDER_DEPTH, true, result);
 }

@@ -10,7 +10,7 @@
 
 #include "algorithm.h"
 
-enum { HKT_VERIFY_MAX_DEPTH = 3 };
+enum { HKT_VERIFY_MAX_DEPTH = 8 };
 
 struct hkt_verify_result {
     uint64_t steps, messages; /* of all ranks together */
@@ -21,6 +21,9 @@ struct hkt_verify_result {
 /* Builds the schedules of every rank of the shape (whose rank does not matter) and proves them. NULL: right; else `result->why`. */
 const char *hkt_verify(const struct hkt_algorithm *a, const struct hkt_shape *shape, int depth,
                        struct hkt_verify_result *result);
+
+/* The same with the steps in the order in which they can be done (order.h), and as much depth as that takes; groups are hosts. */
+const char *hkt_verify_ordered(const struct hkt_algorithm *a, const struct hkt_shape *shape, struct hkt_verify_result *result);
 
 /* The same for schedules at hand, one per rank; what only the algorithm knows (promised order, sent) is not compared. */
 const char *hkt_verify_schedules(const struct hkt_schedule *schedule, const struct hkt_shape *shape, int depth,

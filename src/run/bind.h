@@ -21,6 +21,7 @@ struct hkt_message {
     struct hkt_bound      landing;
     uint32_t              index;   /* of those from `from` to `to`, from 1 */
     uint32_t              earlier; /* the message HKT_FIFO_DEPTH before it; HKT_NO_MESSAGE: none */
+    uint32_t              ring;    /* the message HKT_WIRE_RING before it, likewise */
     uint32_t              step;   /* of the receiver, among those kept: see struct hkt_wire_place */
     bool                  late;
     uint8_t               nafter;
@@ -72,7 +73,7 @@ struct hkt_binder {
     const int                  *host; /* per rank; NULL: all are on one */
     int                         size, error;
     uint32_t                    chunks;
-    bool                        slots_only, conflict;
+    bool                        ordered, slots_only, conflict; /* ordered: steps come when they can be done: language/order.h */
     struct hkt_trace           *rank; /* size */
     struct hkt_message         *message;
     struct hkt_access          *access;
@@ -82,7 +83,7 @@ struct hkt_binder {
 
 int  hkt_trace(struct hkt_binder *b); /* builds all schedules and fills rank, message */
 void hkt_trace_free(struct hkt_binder *b);
-int  hkt_bind(struct hkt_binder *b);
+int  hkt_bind(struct hkt_binder *b);  /* 0; 1: what comes of it locks up; HKT_ERR_MEMORY */
 
 static inline struct hkt_trace_step *hkt_step_of(const struct hkt_binder *b, int rank, uint32_t s)
 {

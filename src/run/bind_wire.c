@@ -12,11 +12,15 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "language/order.h"
+#include "net/wire.h"
+
+_Static_assert((int)HKT_ORDER_DEPTH == (int)HKT_WIRE_RING, "what order.c lets be under way, the wire holds");
 
 /* The messages of every pair of ranks, while walking through them. */
 struct pair {
     uint32_t messages;
-    uint32_t last[HKT_FIFO_DEPTH]; /* the latest, by index modulo */
+    uint32_t last[HKT_WIRE_RING]; /* the latest, by index modulo */
     uint32_t slot[2];              /* that they land in, + 1 */
     uint32_t step;                 /* before which the latest landing was named */
     bool     late;
@@ -48,9 +52,10 @@ int hkt_bind_number(struct hkt_binder *b)
         m->wire = b->host[m->from] != b->host[m->to];
         if (!m->wire)
             continue;
-        m->earlier                          = p->messages < HKT_FIFO_DEPTH ? HKT_NO_MESSAGE : p->last[p->messages % HKT_FIFO_DEPTH];
-        p->last[p->messages % HKT_FIFO_DEPTH] = i;
-        m->index                            = ++p->messages;
+        m->earlier = p->messages < HKT_FIFO_DEPTH ? HKT_NO_MESSAGE : p->last[(p->messages - HKT_FIFO_DEPTH) % HKT_WIRE_RING];
+        m->ring    = p->messages < HKT_WIRE_RING ? HKT_NO_MESSAGE : p->last[p->messages % HKT_WIRE_RING];
+        p->last[p->messages % HKT_WIRE_RING] = i;
+        m->index                             = ++p->messages;
     }
     hkt_free(pairs);
     return 0;
@@ -187,6 +192,14 @@ static bool done(const struct hkt_binder *b, int rank, uint32_t s)
     return (int)b->rank[rank].done > hkt_step_of(b, rank, s)->number;
 }
 
+/* May message `id` not have left? It leaves when the receiver has named a place for it: at the latest, when it takes it. */
+static bool unnamed(const struct hkt_binder *b, uint32_t id)
+{
+    const struct hkt_message *m = &b->message[id];
+
+    return (int)b->rank[m->to].done < hkt_step_of(b, m->to, m->recv)->number;
+}
+
 bool hkt_bind_held(const struct hkt_binder *b, int rank)
 {
     const struct hkt_trace    *t = &b->rank[rank];
@@ -204,15 +217,14 @@ bool hkt_bind_held(const struct hkt_binder *b, int rank)
         if (o[i].place != HKT_PEER)
             continue;
         m = hkt_message_of(b, rank, &o[i]);
-        if (m->wire && i < st->nsrc && !done(b, m->from, m->send))
+        if (!m->wire)
+            continue;
+        if (i < st->nsrc && !done(b, m->from, m->send))
             return true;
-        /* It leaves when the receiver has named a place for the one before the last: at the latest, when it takes that. */
-        if (m->wire && i >= st->nsrc && hkt_step_of(b, rank, s)->sync && m->earlier != HKT_NO_MESSAGE) {
-            const struct hkt_message *e = &b->message[m->earlier];
-
-            if ((int)b->rank[e->to].done < hkt_step_of(b, e->to, e->recv)->number)
-                return true;
-        }
+        if (i >= st->nsrc && m->ring != HKT_NO_MESSAGE && unnamed(b, m->ring)) /* there is no room for it */
+            return true;
+        if (i >= st->nsrc && hkt_step_of(b, rank, s)->sync && m->earlier != HKT_NO_MESSAGE && unnamed(b, m->earlier))
+            return true;
     }
     return false;
 }

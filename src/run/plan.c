@@ -1,6 +1,7 @@
 /* plan.c -- writes out one rank's bound steps. See plan.h for what a plan is, bind.c for how it comes about. */
 #include "run/plan.h"
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "run/bind.h"
 
@@ -203,16 +204,30 @@ static int write_plan(const struct hkt_binder *b, struct hkt_plan *plan)
     return write_wire(b, plan);
 }
 
+static int bind(struct hkt_binder *b)
+{
+    const int rc = hkt_trace(b);
+
+    return rc ? rc : hkt_bind(b);
+}
+
 int hkt_plan_build(struct hkt_plan **out, const struct hkt_algorithm *a, const struct hkt_shape *shape, struct hkt_ground ground)
 {
-    struct hkt_binder b    = {.algorithm = a, .shape = shape, .reach = ground.reach, .host = ground.host, .size = shape->size};
-    struct hkt_plan  *plan = hkt_alloc(sizeof(*plan));
-    int               rc   = plan ? 0 : HKT_ERR_MEMORY;
+    const struct hkt_binder empty = {.algorithm = a, .shape = shape, .reach = ground.reach, .host = ground.host, .size = shape->size};
+    struct hkt_binder       b     = empty;
+    struct hkt_plan        *plan  = hkt_alloc(sizeof(*plan));
+    int                     rc    = plan ? 0 : HKT_ERR_MEMORY;
 
+    b.ordered = ground.host != NULL;
     if (!rc)
-        rc = hkt_trace(&b);
-    if (!rc)
-        rc = hkt_bind(&b);
+        rc = bind(&b);
+    if (rc == 1 && b.ordered) { /* as it was written, two messages are enough */
+        hkt_trace_free(&b);
+        b  = empty;
+        rc = bind(&b);
+    }
+    if (rc == 1)
+        rc = hkt_fail(HKT_ERR_INTERNAL, "algorithm %s, %s over %d ranks: the bound schedule locks up", a->name, hkt_coll_name[shape->coll], shape->size);
     if (!rc)
         rc = write_plan(&b, plan);
     if (!rc) {

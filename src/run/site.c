@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "language/order.h"
 #include "run/far.h"
 
 static int host_of(const struct hkt_communicator *c, int r)
@@ -40,6 +41,10 @@ static bool fill(const struct hkt_communicator *c, const struct hkt_here *here, 
     struct hkt_fabric *f = &site->fabric;
 
     *f = (struct hkt_fabric){.name = "measured", .ranks = c->size, .seat = site->seat, .rails = 1, .oversubscription = 1, .depth = HKT_FABRIC_DEPTH, .window = 1};
+    if (c->far) { /* plans over several hosts have their steps in the order in which they can be done */
+        f->depth  = HKT_ORDER_DEPTH;
+        f->window = HKT_WINDOW_MOST;
+    }
     for (int r = 0; r < c->size; r++) {
         const struct hkt_seat *s = &site->seat[r];
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "language/order.h"
 
 #include <string.h>
 
@@ -199,6 +200,21 @@ static int build_schedules(struct hkt_binder *b, uint32_t *messages)
     return 0;
 }
 
+/* Steps that wait for other hosts come as late as they can. */
+static int order(const struct hkt_binder *b)
+{
+    struct hkt_schedule **all = hkt_alloc((size_t)b->size * sizeof(struct hkt_schedule *));
+    int                   rc;
+
+    if (!all)
+        return HKT_ERR_MEMORY;
+    for (int r = 0; r < b->size; r++)
+        all[r] = &b->rank[r].schedule;
+    rc = hkt_order_steps(all, b->shape, b->host);
+    hkt_free(all);
+    return rc;
+}
+
 static void tracer_free(struct tracer *t)
 {
     for (int r = 0; t->at && r < t->b->size; r++) {
@@ -245,6 +261,8 @@ int hkt_trace(struct hkt_binder *b)
     int           rc;
 
     HKT_TRY(build_schedules(b, &messages));
+    if (b->ordered)
+        HKT_TRY(order(b));
     rc = tracer_init(&t, messages);
     if (!rc)
         rc = run(&t);

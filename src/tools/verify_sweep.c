@@ -2,6 +2,7 @@
  * new algorithm is swept over all its variants without a line here. */
 #include "verify.h"
 
+#include "language/order.h"
 #include "language/verify.h"
 
 #include <stdio.h>
@@ -68,7 +69,7 @@ static void complain(const struct sweep *w, const struct hkt_shape *sh, int dept
 static void prove_depth(struct sweep *w, const struct hkt_shape *sh, int depth)
 {
     struct hkt_verify_result result;
-    const char              *why = hkt_verify(w->a, sh, depth, &result);
+    const char              *why = depth == HKT_ORDER_DEPTH ? hkt_verify_ordered(w->a, sh, &result) : hkt_verify(w->a, sh, depth, &result);
 
     w->shapes++;
     w->steps += result.steps;
@@ -92,6 +93,7 @@ static void prove_labelled(struct sweep *w, struct hkt_shape sh)
     for (int r = 0; r < sh.size; r++)
         label[r] = sh.size - 1 - r;
     prove_depth(w, &sh, HKT_FIFO_DEPTH);
+    prove_depth(w, &sh, HKT_ORDER_DEPTH);
 }
 
 static void prove(struct sweep *w, const struct hkt_shape *sh)
@@ -100,6 +102,7 @@ static void prove(struct sweep *w, const struct hkt_shape *sh)
         return;
     for (int depth = HKT_FIFO_DEPTH; depth <= HKT_FIFO_DEPTH + 1; depth++)
         prove_depth(w, sh, depth);
+    prove_depth(w, sh, HKT_ORDER_DEPTH);
     if (sh->size <= LABELLED)
         prove_labelled(w, *sh);
 }
