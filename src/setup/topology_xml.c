@@ -116,7 +116,10 @@ static bool read_value(struct reader *r, char value[HKT_VALUE_TEXT])
             value[n++] = c;
     }
     value[n] = 0;
-    return r->at++ < r->end;
+    if (r->at == r->end)
+        return false;
+    r->at++;
+    return true;
 }
 
 /* ---- elements ---------------------------------------------------------------------------------------------------- */

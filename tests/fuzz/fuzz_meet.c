@@ -226,7 +226,7 @@ void fuzz_helper(const uint8_t *data, size_t size)
         ask.magic = HKT_ASK_MAGIC;
         memcpy(ask.to, own.uuid, sizeof(ask.to));
     }
-    hkt_socket_send(fd, &ask, data[0] & 2 ? size : sizeof(ask), data[0] & 4 ? fd : -1);
+    hkt_socket_send(fd, &ask, data[0] & 2 && size < sizeof(ask) ? size : sizeof(ask), data[0] & 4 ? fd : -1);
     if (data[0] & 1 && ask.kind == HKT_ASK_MAP) { /* it waits for the asker to be attached; there is nobody */
         close(fd);
         return;
