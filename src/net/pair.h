@@ -9,10 +9,13 @@
 #include "net/wire.h"
 
 enum {
-    HKT_ARRIVALS  = 128, /* a power of two, at least HKT_WIRE_RING + HKT_WIRE_AHEAD: messages of a lane that can be coming in */
+    HKT_ARRIVALS  = 128, /* a power of two: messages of a lane that can be coming in */
     HKT_SENTENCE  = 1024,
     HKT_REPLIES   = 8
 };
+
+_Static_assert(HKT_WIRE_RING + HKT_WIRE_AHEAD <= HKT_ARRIVALS, "all that can be coming in has a place");
+_Static_assert(HKT_WIRE_RING + HKT_WIRE_AHEAD < 128, "a carrier may tell asked[] in 8 bits");
 
 struct hkt_send {
     const char          *from;
