@@ -41,7 +41,7 @@ struct hkt_far_figures {
     double               took;        /* to find out; 0: nobody has */
 };
 
-/* Measures; all ranks, once the communicator can send and receive. 50 ms at the most, where nothing disturbs. 0 or what killed the communicator. */
+/* Measures; all ranks, once the communicator can send and receive. About 50 ms where nothing disturbs. 0 or what killed the communicator. */
 int hkt_far_measure(struct hkt_communicator *c, struct hkt_far_figures *figures);
 
 /* From rank 0's figures, on all ranks, before the first collective: what algorithms are chosen by. HKT_ERR_MEMORY. */

@@ -9,7 +9,7 @@
  * The least counts: what is more is somebody else's. Hosts are taken to be alike, and joined alike. Where ranks share cores they take turns: within a
  * host an exchange then costs both ways, and what a core does it does for several.
  *
- * Rank 0 says what comes next (struct turn), so it can stop when a kind has had its BUDGET, whatever the network is: 50 ms in all.
+ * Rank 0 says what comes next (struct turn), so it can stop when a kind has had its BUDGET, whatever the network is: about 50 ms in all, more on a busy machine, as a round that has begun is finished.
  */
 #include "run/far.h"
 

@@ -1,5 +1,6 @@
 /* main.c -- the table of what is fuzzed; and, unless libFuzzer is the main program (FUZZ_TARGET names its function), one that runs the corpus: each file
- * as it is, cut short, and with bits turned, so that a compiler without libFuzzer fuzzes a little, too. The same each time.
+ * as it is, cut short, and with bits turned, so that a compiler without libFuzzer fuzzes a little, too: the same twists
+ * each time, as many of them as a fifth of a second allows.
  *
  *     tests/test_fuzz [TARGET [FILE...]]       no target: all, on their corpora below $srcdir/tests/fuzz/corpus
  */
