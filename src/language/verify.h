@@ -22,7 +22,8 @@ struct hkt_verify_result {
 const char *hkt_verify(const struct hkt_algorithm *a, const struct hkt_shape *shape, int depth,
                        struct hkt_verify_result *result);
 
-/* The same with the steps in the order in which they can be done (order.h), and as much depth as that takes; groups are hosts. */
+/* The same with the steps in the order in which they can be done (order.h), and as much depth as that takes; groups are hosts. Of what
+ * hkt_verify() finds right. */
 const char *hkt_verify_ordered(const struct hkt_algorithm *a, const struct hkt_shape *shape, struct hkt_verify_result *result);
 
 /* The same for schedules at hand, one per rank; what only the algorithm knows (promised order, sent) is not compared. */

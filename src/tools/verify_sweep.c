@@ -66,7 +66,7 @@ static void complain(const struct sweep *w, const struct hkt_shape *sh, int dept
     printf(": %s\n", why);
 }
 
-static void prove_depth(struct sweep *w, const struct hkt_shape *sh, int depth)
+static bool prove_depth(struct sweep *w, const struct hkt_shape *sh, int depth)
 {
     struct hkt_verify_result result;
     const char              *why = depth == HKT_ORDER_DEPTH ? hkt_verify_ordered(w->a, sh, &result) : hkt_verify(w->a, sh, depth, &result);
@@ -78,6 +78,7 @@ static void prove_depth(struct sweep *w, const struct hkt_shape *sh, int depth)
         complain(w, sh, depth, why);
         w->wrong++;
     }
+    return !why;
 }
 
 /* The same with ranks out of their order, as on hosts that take turns: every third place, then those left out; and backwards. */
@@ -92,17 +93,20 @@ static void prove_labelled(struct sweep *w, struct hkt_shape sh)
     prove_depth(w, &sh, HKT_FIFO_DEPTH);
     for (int r = 0; r < sh.size; r++)
         label[r] = sh.size - 1 - r;
-    prove_depth(w, &sh, HKT_FIFO_DEPTH);
-    prove_depth(w, &sh, HKT_ORDER_DEPTH);
+    if (prove_depth(w, &sh, HKT_FIFO_DEPTH))
+        prove_depth(w, &sh, HKT_ORDER_DEPTH);
 }
 
 static void prove(struct sweep *w, const struct hkt_shape *sh)
 {
+    bool right = true;
+
     if (w->wrong >= ENOUGH || hkt_algorithm_refuses(w->a, sh))
         return;
     for (int depth = HKT_FIFO_DEPTH; depth <= HKT_FIFO_DEPTH + 1; depth++)
-        prove_depth(w, sh, depth);
-    prove_depth(w, sh, HKT_ORDER_DEPTH);
+        right &= prove_depth(w, sh, depth);
+    if (right) /* only what is right can be put in another order */
+        prove_depth(w, sh, HKT_ORDER_DEPTH);
     if (sh->size <= LABELLED)
         prove_labelled(w, *sh);
 }
