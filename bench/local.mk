@@ -1,8 +1,7 @@
-# bench: the side-by-side runs. make builds nothing here: bench/versus builds the measuring programs with the compilers of
+# bench: the side-by-side runs. bench/versus builds the measuring programs with the compilers of
 # the libraries it finds (docs/benchmarks.md).
 EXTRA_DIST += \
 	docs/benchmarks.md \
-	bench/slow-link \
 	bench/slow-link \
 	bench/versus \
 	bench/versus-train \
@@ -27,8 +26,12 @@ EXTRA_DIST += \
 	bench/network.c \
 	bench/network.h \
 	bench/priority.h \
-	bench/probe.c \
-	bench/wire.c
+	bench/probe.c
+
+# The wire beside plain sockets (docs/network.md): of this library alone, so it is built with it.
+noinst_PROGRAMS += bench/wire
+bench_wire_SOURCES = bench/wire.c
+bench_wire_LDADD = libcore.la
 
 # What only a real GPU can show: bench/gpu-check.
 EXTRA_DIST += bench/gpu-check
