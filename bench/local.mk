@@ -3,6 +3,7 @@
 EXTRA_DIST += \
 	docs/benchmarks.md \
 	bench/slow-link \
+	bench/verbs-compare \
 	bench/versus \
 	bench/versus-train \
 	bench/versus_llmc.py \
