@@ -351,6 +351,39 @@ START_TEST(late_rank)
 }
 END_TEST
 
+/* Entry points that refuse once all is open, of a call through the host. */
+static const char *const refusing[] = {"FAKECUDA_FAIL=cuMemcpyAsync:1:1", "FAKECUDA_FAIL=cuLaunchHostFunc:1:999", "FAKECUDA_FAIL=cuStreamWaitValue32:2:999",
+                                       "FAKECUDA_FAIL=cuStreamWriteValue32:2:999"};
+enum { REFUSING = sizeof(refusing) / sizeof(refusing[0]) };
+
+static void refused(struct rank *me)
+{
+    struct gpu gpu;
+    float     *x;
+    int        rc;
+
+    gpu_open(&gpu, me->rank, 1 << 20);
+    x = (float *)(void *)gpu.memory;
+    hkt_group_begin();
+    for (int k = 0; k < 2; k++) {
+        expect_ok(hkt_send(x, 100, HKT_FLOAT32, 1 - me->rank, me->comm, gpu.stream));
+        expect_ok(hkt_recv(x + 1000, 100, HKT_FLOAT32, 1 - me->rank, me->comm, gpu.stream));
+    }
+    expect_code(hkt_group_end(), HKT_ERR_SYSTEM);
+    expect_said("CUDA");
+    expect_code(hkt_all_reduce(x, x, 100, HKT_FLOAT32, HKT_SUM, me->comm, gpu.stream), HKT_ERR_SYSTEM);
+    rc = hkt_stream_synchronize(gpu.stream);
+    expect(!rc || rc == HKT_ERR_SYSTEM, "synchronize gives %d", rc);
+    gpu_close(&gpu);
+}
+
+/* Proves: a call that the driver refuses, half put on the stream or not at all, is an error on all ranks; nothing waits for it afterwards. */
+START_TEST(driver_refuses)
+{
+    world_run(&(struct world){.n = 2, .kind = PROCESSES, .fn = refused, .environment = {refusing[_i]}, .deadline = 30});
+}
+END_TEST
+
 static void add(Suite *s)
 {
     ADD(s, every_collective_type_operator, 32, 120);
@@ -362,6 +395,7 @@ static void add(Suite *s)
     ADD(s, late_rank, 4, 80);
     ADD(s, different_calls, 4, 80);
     ADD(s, memory_of_the_gpu, 2, 80);
+    ADD(s, driver_refuses, REFUSING, 80);
 }
 
 int main(void)

@@ -180,10 +180,16 @@ static int capture_of(struct hkt_cuda_line *line, uint64_t *capture)
     return 0;
 }
 
-/* The stream comes to the turn, and waits until it has run. */
-static int begin_turn(struct turn *t)
+/* The stream comes to the turn: from then on it runs, whatever else fails. */
+static int come(struct turn *t)
 {
     HKT_CUDA_TRY(cuLaunchHostFunc(t->line->cuda, hand, t));
+    return 0;
+}
+
+/* The stream waits until it has run. */
+static int hold(struct turn *t)
+{
     if (t->line->memops)
         HKT_CUDA_TRY(cuStreamWaitValue32(t->line->cuda, t->address, RUN, CU_STREAM_WAIT_VALUE_EQ));
     return 0;
@@ -262,19 +268,20 @@ static int enqueue(struct batch *b)
 
     HKT_TRY(stage(b));
     HKT_TRY(next_turn(b->line, b->capture != 0, &t));
-    t->calls = b->calls; /* its own from here on */
-    t->n     = b->n;
-    t->item  = (struct hkt_stream_item){.kind      = b->n == 1 ? HKT_STREAM_CALL : HKT_STREAM_BUNDLE,
-                                        .call      = *b->calls,
-                                        .bundle    = b->calls,
-                                        .n         = b->n,
-                                        .kept      = true,
-                                        .after     = let_go,
-                                        .after_arg = t};
-    b->calls = NULL;
+    t->item = (struct hkt_stream_item){.kind      = b->n == 1 ? HKT_STREAM_CALL : HKT_STREAM_BUNDLE,
+                                       .call      = *b->calls,
+                                       .bundle    = b->calls,
+                                       .n         = b->n,
+                                       .kept      = true,
+                                       .after     = let_go,
+                                       .after_arg = t};
     for (size_t i = 0; i < b->n; i++)
         HKT_TRY(hkt_staged_in(&b->staged[i], &queue));
-    HKT_TRY(begin_turn(t));
+    HKT_TRY(come(t));
+    t->calls = b->calls; /* its own from here on, since it will run them */
+    t->n     = b->n;
+    b->calls = NULL;
+    HKT_TRY(hold(t));
     for (size_t i = 0; i < b->n; i++)
         HKT_TRY(hkt_staged_out(&b->staged[i], &queue));
     return end_turn(t, b->capture != 0);
@@ -419,7 +426,8 @@ static int put(struct hkt_cuda_line *line, const struct hkt_stream_item *item)
     t->item           = *item;
     t->item.after     = let_go;
     t->item.after_arg = t;
-    HKT_TRY(begin_turn(t));
+    HKT_TRY(come(t));
+    HKT_TRY(hold(t));
     return end_turn(t, capture != 0);
 }
 
