@@ -213,7 +213,7 @@ HKT_API int hkt_stream_create(hkt_stream_t **stream);
  * graph alike. It stays the program's, and has to outlive this handle, as this handle has to outlive the graphs that have its calls; both may be
  * used in any order. HKT_ERR_UNSUPPORTED where there is no CUDA driver. docs/cuda.md has more. */
 HKT_API int hkt_stream_from_cuda(hkt_stream_t **stream, void *cuda_stream);
-HKT_API int hkt_stream_destroy(hkt_stream_t *stream);     /* finishes its work first; NULL is allowed */
+HKT_API int hkt_stream_destroy(hkt_stream_t *stream);     /* finishes its work first, and stays where it cannot; NULL is allowed */
 HKT_API int hkt_stream_synchronize(hkt_stream_t *stream); /* waits; returns the first error of the work since the last call */
 HKT_API int hkt_stream_query(hkt_stream_t *stream);       /* HKT_OK: idle; HKT_IN_PROGRESS: not yet */
 

@@ -384,6 +384,30 @@ START_TEST(driver_refuses)
 }
 END_TEST
 
+/* The CUDA stream goes first, with a call on it whose peer is late. */
+static void wrong_order(struct rank *me)
+{
+    struct gpu gpu;
+    float     *x;
+
+    gpu_open(&gpu, me->rank, 1 << 20);
+    x = (float *)(void *)gpu.memory;
+    if (me->rank)
+        pause_ms(100);
+    expect_ok(me->rank ? hkt_send(x, 100, HKT_FLOAT32, 0, me->comm, gpu.stream) : hkt_recv(x, 100, HKT_FLOAT32, 1, me->comm, gpu.stream));
+    cuda_ok(cuStreamDestroy(gpu.queue));
+    expect_code(hkt_stream_destroy(gpu.stream), HKT_ERR_SYSTEM);
+    expect_said("has to outlive");
+    rendezvous(me);
+}
+
+/* Proves: a CUDA stream that is destroyed under its hkt_stream_t is an error with a sentence, and the calls that are on it still run. */
+START_TEST(stream_destroyed_early)
+{
+    world_run(&(struct world){.n = 2, .kind = _i, .fn = wrong_order, .deadline = 30});
+}
+END_TEST
+
 static void add(Suite *s)
 {
     ADD(s, every_collective_type_operator, 32, 120);
@@ -396,6 +420,7 @@ static void add(Suite *s)
     ADD(s, different_calls, 4, 80);
     ADD(s, memory_of_the_gpu, 2, 80);
     ADD(s, driver_refuses, REFUSING, 80);
+    ADD(s, stream_destroyed_early, KINDS, 80);
 }
 
 int main(void)

@@ -209,7 +209,7 @@ int hkt_stream_destroy(hkt_stream_t *s)
 {
     if (!s)
         return HKT_OK;
-    hkt_cuda_line_close(s->line);
+    HKT_TRY(hkt_cuda_line_close(s->line));
     hkt_stream_hand(s, &(struct hkt_stream_item){.kind = HKT_STREAM_STOP});
     pthread_join(s->thread, NULL);
     pthread_mutex_destroy(&s->post);

@@ -38,7 +38,7 @@ struct hkt_cuda_line;
 
 /* A CUDA stream on which items take their turn: each waits for what is before it there, and what comes after waits for it. `cuda` is a CUstream. */
 int  hkt_cuda_line_open(struct hkt_cuda_line **line, hkt_stream_t *stream, void *cuda);
-void hkt_cuda_line_close(struct hkt_cuda_line *line); /* finishes its work first */
+int  hkt_cuda_line_close(struct hkt_cuda_line *line); /* finishes its work first; where it cannot, all stays and this says why */
 int  hkt_cuda_line_put(struct hkt_cuda_line *line, const struct hkt_stream_item *item);
 int  hkt_cuda_line_calls(struct hkt_cuda_line *line, const struct hkt_pending *calls, size_t n);
 int  hkt_cuda_line_synchronize(struct hkt_cuda_line *line);

@@ -489,24 +489,34 @@ int hkt_cuda_line_open(struct hkt_cuda_line **out, hkt_stream_t *stream, void *c
     return rc;
 }
 
-void hkt_cuda_line_close(struct hkt_cuda_line *line)
+/* What the driver, asked to wait, cannot say has ended may still use the words and the memory: then all stays. */
+int hkt_cuda_line_close(struct hkt_cuda_line *line)
 {
-    struct memory *m;
+    CUstreamCaptureMode before;
+    struct memory      *m;
+    CUresult            error;
 
     if (!line)
-        return;
-    (void)hkt_cuda_line_synchronize(line);
-    if (!hkt_cuda_enter(line->context)) {
-        free_blocks(line->ring);
-        free_blocks(line->captured);
-        while ((m = line->memory)) {
-            line->memory = m->next;
-            hkt_staged_unmake(m->segment);
-            hkt_free(m);
-        }
+        return 0;
+    HKT_TRY(hkt_cuda_enter(line->context));
+    before = hkt_cuda_relax();
+    error  = hkt_cuda()->cuStreamSynchronize(line->cuda);
+    hkt_cuda_restore(before);
+    if (error) {
         hkt_cuda_leave();
+        return hkt_cuda_fail(error, "hkt_stream_destroy: waiting for the CUDA stream, which has to outlive the hkt_stream_t and must not be captured; the "
+                                    "hkt_stream_t stays, since its calls may still run");
     }
+    free_blocks(line->ring);
+    free_blocks(line->captured);
+    while ((m = line->memory)) {
+        line->memory = m->next;
+        hkt_staged_unmake(m->segment);
+        hkt_free(m);
+    }
+    hkt_cuda_leave();
     hkt_free(line);
+    return 0;
 }
 
 int hkt_cuda_line_synchronize(struct hkt_cuda_line *line)
