@@ -233,12 +233,50 @@ START_TEST(one_thread_on_device)
 }
 END_TEST
 
+static void survivor(struct rank *me)
+{
+    ncclComm_t   comm, rest;
+    cudaStream_t stream;
+    float       *x, one = 1;
+    int          dead = 1;
+
+    use_device(me->rank);
+    comm   = nccl_join(me);
+    stream = new_stream();
+    x      = device_floats(&one, 1);
+    for (int k = 0; k < 2; k++) /* the second on the GPUs themselves */
+        nccl_ok(ncclAllReduce(x, x, 1, ncclFloat, ncclMax, comm, stream));
+    cuda_ok(cuStreamSynchronize(stream));
+    rendezvous(me);
+    if (me->rank == dead)
+        _exit(1);
+    (void)ncclAllReduce(x, x, 1, ncclFloat, ncclMax, comm, stream);
+    cuda_ok(cuStreamSynchronize(stream));
+    nccl_ok(ncclCommShrink(comm, &dead, 1, &rest, NULL, NCCL_SHRINK_ABORT));
+    nccl_ok(ncclCommAbort(comm));
+    cuda_ok(cuMemcpy((pointer)x, (pointer)&one, sizeof(one)));
+    for (int k = 0; k < 2; k++)
+        nccl_ok(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, rest, stream));
+    cuda_ok(cuStreamSynchronize(stream));
+    cuda_ok(cuMemcpy((pointer)&one, (pointer)x, sizeof(one)));
+    expect(one == 4, "the sum of the sum is %g", (double)one);
+    nccl_ok(ncclCommDestroy(rest));
+}
+
+/* Proves: survivors of a death go on with a smaller communicator on the same stream. */
+START_TEST(shrink_on_the_same_stream)
+{
+    world_run(&(struct world){.n = RANKS, .kind = PROCESSES, .fn = survivor, .bare = true, .may_die = 2});
+}
+END_TEST
+
 static void add(Suite *s)
 {
     ADD(s, device_memory, KINDS, 60);
     ADD(s, graph, KINDS, 60);
     ADD(s, abort_on_device, KINDS, 60);
     ADD(s, one_thread_on_device, 1, 60);
+    ADD(s, shrink_on_the_same_stream, 1, 60);
 }
 
 int main(void)

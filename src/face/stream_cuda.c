@@ -180,6 +180,20 @@ static int capture_of(struct hkt_cuda_line *line, uint64_t *capture)
     return 0;
 }
 
+/* All that is on it has run; what became of it is not asked. */
+static int finish(struct hkt_cuda_line *line)
+{
+    CUstreamCaptureMode before;
+    CUresult            error;
+
+    HKT_TRY(hkt_cuda_enter(line->context));
+    before = hkt_cuda_relax();
+    error  = hkt_cuda()->cuStreamSynchronize(line->cuda);
+    hkt_cuda_restore(before);
+    hkt_cuda_leave();
+    return error ? hkt_cuda_fail(error, "waiting for a stream") : 0;
+}
+
 /* The stream comes to the turn: from then on it runs, whatever else fails. */
 static int come(struct turn *t)
 {
@@ -305,7 +319,7 @@ static int connecting(struct hkt_cuda_line *line, const struct hkt_pending *pend
     struct hkt_communicator *c = p.end->comm;
     int                      rc;
 
-    rc = hkt_cuda_line_synchronize(line);
+    rc = finish(line);
     hkt_turn_wait(p.end, p.ticket);
     if (hkt_communicator_state(c))
         rc = hkt_communicator_dead(c);
@@ -521,15 +535,8 @@ int hkt_cuda_line_close(struct hkt_cuda_line *line)
 
 int hkt_cuda_line_synchronize(struct hkt_cuda_line *line)
 {
-    CUstreamCaptureMode before;
-    CUresult            error;
-
-    HKT_TRY(hkt_cuda_enter(line->context));
-    before = hkt_cuda_relax();
-    error  = hkt_cuda()->cuStreamSynchronize(line->cuda);
-    hkt_cuda_restore(before);
-    hkt_cuda_leave();
-    return error ? hkt_cuda_fail(error, "waiting for a stream") : errors(line);
+    HKT_TRY(finish(line));
+    return errors(line);
 }
 
 int hkt_cuda_line_query(struct hkt_cuda_line *line)
