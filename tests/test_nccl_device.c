@@ -4,6 +4,7 @@
 #include "nccl_ranks.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +234,65 @@ START_TEST(one_thread_on_device)
 }
 END_TEST
 
+static ncclComm_t one_comm[RANKS];
+static float     *one_x[RANKS];
+
+/* A thread that has made no device current. */
+static void *elsewhere(void *arg)
+{
+    struct rank *me = arg;
+    float        host = 1;
+
+    nccl_ok(ncclAllReduce(one_x[me->rank], one_x[me->rank], 1, ncclFloat, ncclSum, one_comm[me->rank], NULL));
+    nccl_ok(ncclAllReduce(&host, &host, 1, ncclFloat, ncclSum, one_comm[me->rank], NULL));
+    return NULL;
+}
+
+static void on_default_stream(struct rank *me)
+{
+    pthread_t thread;
+    float     one = 1;
+
+    use_device(me->rank);
+    one_comm[me->rank] = nccl_join(me);
+    one_x[me->rank]    = device_floats(&one, 1);
+    expect(!pthread_create(&thread, NULL, elsewhere, me), "there is no thread");
+    pthread_join(thread, NULL);
+    cuda_ok(cuStreamSynchronize(NULL));
+    cuda_ok(cuMemcpy((pointer)&one, (pointer)one_x[me->rank], sizeof(one)));
+    expect(one == (float)me->n, "the sum is %g", (double)one);
+    nccl_ok(ncclCommDestroy(one_comm[me->rank]));
+}
+
+/* Proves: the default stream is that of the communicator's device, also in a thread that has none. */
+START_TEST(thread_without_device)
+{
+    world_run(&(struct world){.n = 2, .kind = PROCESSES, .fn = on_default_stream, .bare = true, .environment = {_i ? "FAKECUDA_DEVICES=2" : NULL}});
+}
+END_TEST
+
+static void without_device(struct rank *me)
+{
+    ncclComm_t comm;
+    float     *x;
+
+    expect(dlopen(DRIVER, RTLD_NOW | RTLD_GLOBAL), "%s", dlerror());
+    comm = nccl_join(me);
+    nccl_ok(ncclMemAlloc((void **)&x, sizeof(*x)));
+    *x = 1;
+    nccl_ok(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, NULL));
+    expect(*x == (float)me->n, "the sum is %g", (double)*x);
+    nccl_ok(ncclMemFree(x));
+    nccl_ok(ncclCommDestroy(comm));
+}
+
+/* Proves: a driver that sees no device is as none. */
+START_TEST(no_device)
+{
+    world_run(&(struct world){.n = 2, .kind = PROCESSES, .fn = without_device, .bare = true, .environment = {"CUDA_VISIBLE_DEVICES="}});
+}
+END_TEST
+
 static void survivor(struct rank *me)
 {
     ncclComm_t   comm, rest;
@@ -276,6 +336,8 @@ static void add(Suite *s)
     ADD(s, graph, KINDS, 60);
     ADD(s, abort_on_device, KINDS, 60);
     ADD(s, one_thread_on_device, 1, 60);
+    ADD(s, thread_without_device, 2, 60);
+    ADD(s, no_device, 1, 60);
     ADD(s, shrink_on_the_same_stream, 1, 60);
 }
 

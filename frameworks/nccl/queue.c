@@ -27,10 +27,16 @@ static struct {
     /* the driver */
     int (*driver_synchronize)(cudaStream_t stream);
     int (*driver_device)(int *device);
+    int (*driver_init)(unsigned flags);
+    int (*driver_devices)(int *count);
+    int (*driver_context)(void **context, int device);
+    int (*driver_push)(void *context);
+    int (*driver_pop)(void **context);
     int (*copy)(uintptr_t to, uintptr_t from, size_t size);
     int (*allocate)(uintptr_t *ptr, size_t size);
     int (*release)(uintptr_t ptr);
     bool driver;
+    int  devices;
 } cuda;
 
 /* Looks a function up by its name. */
@@ -70,6 +76,12 @@ static bool find_symbols(find_fn *find, const struct symbol *symbol, size_t n)
     return all;
 }
 
+/* A driver without a device is none: what calls get is memory of the host. */
+static bool has_devices(void)
+{
+    return !cuda.driver_init(0) && !cuda.driver_devices(&cuda.devices) && cuda.devices;
+}
+
 static void find_cuda(void)
 {
     const struct symbol runtime[] = {{"cudaLaunchHostFunc", &cuda.launch},
@@ -78,12 +90,18 @@ static void find_cuda(void)
                                      {"cudaGetDevice", &cuda.device}};
     const struct symbol driver[]  = {{"cuStreamSynchronize", &cuda.driver_synchronize},
                                      {"cuCtxGetDevice", &cuda.driver_device},
+                                     {"cuInit", &cuda.driver_init},
+                                     {"cuDeviceGetCount", &cuda.driver_devices},
+                                     {"cuDevicePrimaryCtxRetain", &cuda.driver_context},
+                                     {"cuCtxPushCurrent", &cuda.driver_push},
+                                     {"cuCtxPopCurrent", &cuda.driver_pop},
                                      {"cuMemcpy", &cuda.copy},
                                      {"cuMemAlloc", &cuda.allocate},
                                      {"cuMemFree", &cuda.release}};
 
     cuda.threads = dlsym(RTLD_DEFAULT, STREAMS_ARE_THREADS) && find_symbols(of_program, runtime, sizeof(runtime) / sizeof(runtime[0]));
-    cuda.driver  = !cuda.threads && find_symbols(of_driver, driver, sizeof(driver) / sizeof(driver[0]));
+    cuda.driver  = !cuda.threads && find_symbols(of_driver, driver, sizeof(driver) / sizeof(driver[0])) &&
+                   has_devices();
 }
 
 /* When a communicator is made: by then a program that uses CUDA has it. Once it is there, it stays. */
@@ -162,20 +180,42 @@ static ncclResult_t add_known(struct known **list, cudaStream_t stream, int devi
     return rc;
 }
 
-static ncclResult_t device_stream(struct nccl_queue *queue, cudaStream_t stream)
+/* Whose default stream is meant, whatever device is current: the communicator's, as with NCCL. */
+static int device_of(ncclComm_t comm)
+{
+    return comm->device < cuda.devices ? comm->device : nccl_current_device();
+}
+
+/* Makes a device current that is not; true: it has to be popped again. */
+static bool push_device(int device)
+{
+    void *context;
+    int   current;
+
+    if (!cuda.driver_device(&current) && current == device)
+        return false;
+    return !cuda.driver_context(&context, device) && !cuda.driver_push(context);
+}
+
+static ncclResult_t device_stream(struct nccl_queue *queue, ncclComm_t comm, cudaStream_t stream)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct known   *all;
     struct known          *k;
     ncclResult_t           rc     = ncclSuccess;
-    const int              device = special(stream) ? nccl_current_device() : 0;
+    const int              device = special(stream) ? device_of(comm) : 0;
 
     pthread_mutex_lock(&lock);
     for (k = all; k && (k->cuda != stream || k->device != device); k = k->next)
         ;
     if (!k) {
+        const bool pushed = special(stream) && push_device(device);
+        void      *context;
+
         rc = add_known(&all, stream, device);
         k  = all;
+        if (pushed)
+            cuda.driver_pop(&context);
     }
     pthread_mutex_unlock(&lock);
     if (rc == ncclSuccess)
@@ -191,7 +231,7 @@ ncclResult_t nccl_queue_find(struct nccl_queue *queue, ncclComm_t comm, cudaStre
     if (!has_cuda())
         return comm->blocking ? ncclSuccess : own_thread(queue, comm);
     if (cuda.driver && hkt_stream_from_cuda)
-        return device_stream(queue, stream);
+        return device_stream(queue, comm, stream);
     if (cuda.threads && !special(stream)) {
         error = cuda.capturing(stream, &status);
         if (error)
