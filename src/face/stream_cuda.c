@@ -175,7 +175,7 @@ static int capture_of(struct hkt_cuda_line *line, uint64_t *capture)
 
     HKT_CUDA_TRY(cuStreamGetCaptureInfo(line->cuda, &status, &id));
     if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
-        return hkt_fail(HKT_ERR_USAGE, "the capture of CUDA stream %p has failed already", (void *)line->cuda);
+        return hkt_fail(HKT_ERR_USAGE, "the capture of CUDA stream %p has failed already; end it (cuStreamEndCapture) before other calls", (void *)line->cuda);
     *capture = status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? (id ? id : 1) : 0;
     return 0;
 }

@@ -308,6 +308,8 @@ void hkt_gpu_connect(struct hkt_communicator *c, CUcontext context)
         m->g = hkt_alloc(sizeof(*m->g));
     if (!m || !m->g || hkt_cuda_enter(context)) {
         hkt_communicator_blame(c, HKT_ERR_MEMORY, "connecting the GPUs", c->number);
+        if (m)
+            hkt_free(m->g);
         hkt_free(m);
         return;
     }
