@@ -192,6 +192,8 @@ static bool pull(struct tcp_socket *s)
         if ((size_t)got < room)
             break;
     }
+    if (any)
+        hkt_net_moved();
     s->idle = any ? 0 : s->idle + 1;
     return true;
 }
@@ -221,6 +223,8 @@ static void advance_out(struct tcp_socket *s, size_t n)
     struct hkt_channel *c    = s->channel;
     int                 done = 0;
 
+    if (n)
+        hkt_net_moved();
     s->sent += n;
     while (done < s->pieces && s->sent >= sizeof(struct hkt_head) + s->piece[done].head.length) {
         s->sent -= sizeof(struct hkt_head) + s->piece[done].head.length;

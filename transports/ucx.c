@@ -513,7 +513,7 @@ static void close_channel(struct hkt_channel *c)
 static bool poll_worker(void)
 {
     while (worker && ucx.ucp_worker_progress(worker))
-        ;
+        hkt_net_moved();
     return false;
 }
 

@@ -212,6 +212,8 @@ bool verbs_poll(struct verbs_device *d)
             verbs_troubled(d, "its queues cannot be used any more");
         any |= n > 0;
     }
+    if (any)
+        hkt_net_moved();
     verbs_attention |= any;
     return any;
 }

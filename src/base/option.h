@@ -17,7 +17,7 @@
       "How long a call waits for a silent rank before it names it and fails; 0 waits for ever.")                        \
     X(INIT_TIMEOUT, init_timeout, SECONDS, "60", 0.1, 1e6, "seconds", "How long making a communicator waits for missing ranks.") \
     X(SPIN, spin_us, INTEGER, "50", 0, 1000000, "microseconds",                                                         \
-      "How long a wait polls before it sleeps, when every rank has a core of its own.")                                 \
+      "How long a wait polls, when every rank has a core of its own, before it sleeps; between hosts since bytes moved.")    \
     X(ALGORITHM, algorithm, TEXT, "", 0, 0, "name or coll:name;...",                                                    \
       "Runs the named algorithm where it can run and keeps the order asked for, instead of the fastest.")                           \
     X(TUNING, tuning, TEXT, "", 0, 0, "file",                                                                           \

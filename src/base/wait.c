@@ -53,11 +53,10 @@ static int check(const struct hkt_waiter *w, struct hkt_backoff *b, uint64_t now
 
 int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, uint64_t max_sleep_ns)
 {
-    uint64_t now;
-    int      rc;
+    const uint64_t moves = w->poll ? w->poll() : 0;
+    uint64_t       now;
+    int            rc;
 
-    if (w->poll)
-        w->poll();
     if (++b->polls <= (!w->shared ? EAGER_POLLS : w->poll ? 0 : SHARED_POLLS))
         return 0;
     if (!w->shared && b->polls % SPIN_POLLS) {
@@ -66,8 +65,12 @@ int hkt_backoff(const struct hkt_waiter *w, struct hkt_backoff *b, uint64_t max_
     }
     now = hkt_now_ns();
     if (!b->since)
-        b->since = b->checked = now;
-    if (now - b->since <= (w->shared ? YIELD_NS : w->spin_ns)) {
+        b->since = b->checked = b->moved = now;
+    if (b->moves != moves) {
+        b->moves = moves;
+        b->moved = now;
+    }
+    if (now - b->moved <= (w->shared ? YIELD_NS : w->spin_ns)) {
         if (w->shared)
             sched_yield();
         if (now - b->checked < CHECK_NS)

@@ -22,9 +22,10 @@ struct hkt_waiter {
     _Atomic uint32_t      **sleepers;    /* per rank: threads asleep on a word of that rank */
     bool (*alive)(void *arg, int rank);  /* false: that rank's process has died or left */
     void    *arg;
-    void (*poll)(void);                  /* makes messages move that no other rank moves for us, at every look; NULL: there are none */
+    uint64_t (*poll)(void);              /* makes messages move that no other rank moves for us, at every look; NULL: there are none. Another
+                                            number than before: some of their bytes have moved */
     void (*rest)(void);                  /* somebody else is to do that: this thread goes to sleep */
-    uint64_t spin_ns;                    /* polling budget when every rank has a core */
+    uint64_t spin_ns;                    /* polling budget when every rank has a core: since the wait began, or bytes have moved */
     bool     shared;                     /* ranks share cores: yield instead of spinning */
     uint64_t timeout_ns;                 /* 0: none */
 };
@@ -38,6 +39,8 @@ struct hkt_backoff {
     int               rank;
     uint32_t          polls;
     uint64_t          since;   /* when it began, ns; 0: not begun */
+    uint64_t          moves;   /* what w->poll() has given */
+    uint64_t          moved;   /* when that was another number, ns */
     uint64_t          checked; /* when it last looked for death */
 };
 

@@ -98,6 +98,9 @@ struct hkt_carrier {
 /* The carrier takes part from now on: polls, ticks, forks. For one that rides on another. 0 or HKT_ERR_*. */
 int hkt_net_use(const struct hkt_carrier *c);
 
+/* Bytes of frames have come or gone: whoever waits for the rest of them goes on polling. */
+void hkt_net_moved(void);
+
 /* A descriptor that wakes the thread that makes progress. */
 struct hkt_watch {
     void (*ready)(struct hkt_watch *w, uint32_t events);

@@ -37,6 +37,7 @@ static uint64_t                   turns, due, wakes; /* when a poll looks at wha
 static struct hkt_watch           kick_watch;
 static int                        kick = -1; /* eventfd: the thread is to look sooner */
 static _Atomic(struct hkt_task *) tasks;
+static _Atomic uint64_t           moves; /* written under the lock */
 
 static atomic_bool      polled; /* somebody has polled since the thread last looked, and has not come to rest */
 static atomic_bool      aside;  /* the thread sleeps on `rests` */
@@ -166,16 +167,22 @@ void hkt_net_submit(struct hkt_task *t, bool send)
     hkt_net_unlock();
 }
 
-void hkt_wire_poll(void)
+void hkt_net_moved(void)
+{
+    hkt_store_relaxed(&moves, hkt_load_relaxed(&moves) + 1);
+}
+
+uint64_t hkt_wire_poll(void)
 {
     if (!atomic_load_explicit(&started, memory_order_acquire) || hkt_process_forked()) /* pairs with the store in hkt_net_start() */
-        return;
+        return 0;
     if (!atomic_load_explicit(&polled, memory_order_relaxed))
         atomic_store_explicit(&polled, true, memory_order_relaxed); /* pairs with step_aside(), which looks again soon enough */
-    if (pthread_mutex_trylock(&lock))
-        return;
-    hkt_net_step();
-    hkt_net_unlock();
+    if (pthread_mutex_trylock(&lock) == 0) {
+        hkt_net_step();
+        hkt_net_unlock();
+    }
+    return hkt_load_relaxed(&moves);
 }
 
 void hkt_wire_rest(void)

@@ -79,8 +79,9 @@ double hkt_wire_value(const struct hkt_wire *w, enum hkt_lane lane, int from, ui
 /* Threads asleep on the words of that rank: for struct hkt_waiter. */
 _Atomic uint32_t *hkt_wire_sleepers(struct hkt_wire *w, int rank);
 
-/* Makes progress, for all wires of the process; returns at once, also when another thread is at it. */
-void hkt_wire_poll(void);
+/* Makes progress, for all wires of the process; returns at once, also when another thread is at it. Gives a number that is another one whenever bytes
+ * have come or gone. */
+uint64_t hkt_wire_poll(void);
 
 /* The caller stops polling (it goes to sleep, or to compute with sends under way): the thread goes on with it. */
 void hkt_wire_rest(void);
