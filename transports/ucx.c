@@ -60,6 +60,7 @@ struct hkt_channel {
     char                          *hello; /* what comes over tcp: their token and address */
     uint32_t                       hello_bytes;
     bool                           told, lost;
+    bool                           by_ucx; /* tcp is looked at seldom */
     ucp_ep_h                       end; /* NULL: not yet */
     struct move                    send[SENDS], receive[SENDS];
     int                            sends, receives; /* under way */
@@ -171,8 +172,9 @@ static void shut(struct hkt_channel *c)
 
     if (!c->end)
         return;
-    request = ucx.ucp_ep_close_nbx(c->end, &force); /* ends what is under way, by its callbacks */
-    c->end  = NULL;
+    request   = ucx.ucp_ep_close_nbx(c->end, &force); /* ends what is under way, by its callbacks */
+    c->end    = NULL;
+    c->by_ucx = false;
     while (UCS_PTR_IS_PTR(request) && ucx.ucp_request_check_status(request) == UCS_INPROGRESS)
         ucx.ucp_worker_progress(worker);
     if (UCS_PTR_IS_PTR(request))
@@ -384,6 +386,7 @@ static int landed_hello(void *arg, const struct hkt_head *head)
     memcpy(&c->theirs, said, sizeof(c->theirs));
     if (ucx.ucp_ep_create(worker, &params, &c->end) != UCS_OK)
         return -1;
+    c->by_ucx = true;
     pump(c);
     return 0;
 }
@@ -434,12 +437,13 @@ static int open_channel(struct hkt_channel **made, const struct hkt_channel_conf
 
     if (!c)
         return HKT_ERR_MEMORY;
-    c->user    = config->user;
-    c->arg     = config->arg;
-    c->hello   = hkt_alloc(2 * (sizeof(struct token) + ADDRESS));
-    inner.user = &below;
-    inner.arg  = c;
-    rc         = !c->hello ? HKT_ERR_MEMORY : hkt_random(&c->mine, sizeof(c->mine));
+    c->user      = config->user;
+    c->arg       = config->arg;
+    c->hello     = hkt_alloc(2 * (sizeof(struct token) + ADDRESS));
+    inner.user   = &below;
+    inner.arg    = c;
+    inner.seldom = &c->by_ucx;
+    rc           = !c->hello ? HKT_ERR_MEMORY : hkt_random(&c->mine, sizeof(c->mine));
     if (!rc) {
         memcpy(c->hello, hello, hello_bytes);
         memcpy(c->hello, &c->mine, sizeof(c->mine));
