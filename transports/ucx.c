@@ -514,9 +514,10 @@ static void close_channel(struct hkt_channel *c)
     hkt_free(c);
 }
 
+/* Once: to ask again whether there is more is a system call on the way of an answer; whoever waits polls again anyway. */
 static bool poll_worker(void)
 {
-    while (worker && ucx.ucp_worker_progress(worker))
+    if (worker && ucx.ucp_worker_progress(worker))
         hkt_net_moved();
     return false;
 }
