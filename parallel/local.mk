@@ -1,5 +1,20 @@
 # parallel: the training layer, a library of its own above libhocket; it sees the public headers only.
 include_HEADERS += include/hocket_train.h
+hocket_traindir = $(includedir)/hocket_train
+hocket_train_HEADERS = \
+	include/hocket_train/bucket.h \
+	include/hocket_train/checkpoint.h \
+	include/hocket_train/codec.h \
+	include/hocket_train/context.h \
+	include/hocket_train/ledger.h \
+	include/hocket_train/mesh.h \
+	include/hocket_train/parameter.h \
+	include/hocket_train/pipeline.h \
+	include/hocket_train/planner.h \
+	include/hocket_train/random.h \
+	include/hocket_train/scaler.h \
+	include/hocket_train/tensor.h \
+	include/hocket_train/zero.h
 lib_LTLIBRARIES += libhocket-train.la
 libhocket_train_la_SOURCES = \
 	parallel/adamw.c \

@@ -35,7 +35,7 @@ self_test() {
 }
 
 self_test
-$MAKE -s install-libLTLIBRARIES install-includeHEADERS install-pkgconfigDATA DESTDIR="$scratch/root" >"$scratch/log" 2>&1 ||
+$MAKE -s install-libLTLIBRARIES install-includeHEADERS install-hocket_trainHEADERS install-pkgconfigDATA DESTDIR="$scratch/root" >"$scratch/log" 2>&1 ||
     { cat "$scratch/log"; fail "make install failed"; }
 library=$(find "$scratch/root" -name libhocket.so)
 include=$(dirname "$(find "$scratch/root" -name hocket.h)")
@@ -45,13 +45,14 @@ sed -n 's/^HKT_API [^(]*\(hkt_[a-z0-9_]*\)(.*/\1/p' "$srcdir/include/hocket.h" |
 [ -s "$scratch/declared" ] || fail "no declaration was found in hocket.h"
 compare "$scratch/exported" "$scratch/declared"
 
-echo '#include <hocket.h>' >"$scratch/alone.c"
-$CC -std=c11 -Wall -Wextra -Wpedantic -Wstrict-prototypes -Werror -I"$include" -fsyntax-only "$scratch/alone.c" || fail "hocket.h alone is no clean C11"
-if command -v "${CXX%% *}" >/dev/null 2>&1; then
-    cp "$scratch/alone.c" "$scratch/alone.cc"
-    $CXX -std=c++11 -Wall -Wextra -Wpedantic -Werror -I"$include" -fsyntax-only "$scratch/alone.cc" ||
-        fail "hocket.h alone is no clean C++11"
-fi
+for header in $(cd "$include" && find . -name '*.h' | sed 's|^[.]/||'); do
+    echo "#include <$header>" >"$scratch/alone.c"
+    $CC -std=c11 -Wall -Wextra -Wpedantic -Wstrict-prototypes -Werror -I"$include" -fsyntax-only "$scratch/alone.c" || fail "$header alone is no clean C11"
+    if command -v "${CXX%% *}" >/dev/null 2>&1; then
+        cp "$scratch/alone.c" "$scratch/alone.cc"
+        $CXX -std=c++11 -Wall -Wextra -Wpedantic -Werror -I"$include" -fsyntax-only "$scratch/alone.cc" || fail "$header alone is no clean C++11"
+    fi
+done
 
 cat >"$scratch/example.c" <<'END'
 #include <hocket.h>
