@@ -22,7 +22,7 @@ EXTRA_DIST += docs/planning.md
 EXTRA_DIST += docs/launching.md
 EXTRA_DIST += docs/checkpoints.md
 EXTRA_DIST += docs/network.md
-EXTRA_DIST += docs/nccl.md
+EXTRA_DIST += docs/nccl.md docs/pytorch.md
 EXTRA_DIST += docs/cuda.md
 EXTRA_DIST += docs/gpu-kernels.md
 

@@ -20,3 +20,4 @@ libnccl_la_LIBADD = libhocket.la
 libnccl_la_LDFLAGS = $(AM_LDFLAGS) -version-info 2:0:0 -Wl,--version-script=$(top_srcdir)/frameworks/nccl/libnccl.map \
 	-Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,-rpath,'$$ORIGIN/../..'
 EXTRA_libnccl_la_DEPENDENCIES = frameworks/nccl/libnccl.map
+EXTRA_DIST += frameworks/nccl/libnccl.map frameworks/nccl/check-nccl-tests
